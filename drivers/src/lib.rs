@@ -1,0 +1,12 @@
+//! NIC drivers behind one trait.
+//!
+//! [`nic`] is the trait that the stack is written against; [`hw`] is what a
+//! driver asks of the machine below it. Each NIC has one folder. A driver is
+//! generic over how it reaches registers and DMA memory, so the same source
+//! runs on the machine and on the host against a model.
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+pub mod hw;
+pub mod nic;

@@ -1,0 +1,2 @@
+//! What the machine gives to the appliance.
+#![cfg_attr(target_os = "none", no_std)]

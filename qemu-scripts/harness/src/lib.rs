@@ -1,0 +1,1 @@
+//! Boots the appliance in QEMU and runs real peers against it.
