@@ -1,1 +1,39 @@
-//! Boots the appliance in QEMU and runs real peers against it.
+//! Boots the appliance in QEMU, runs real peers against it, and reads what they
+//! say.
+//!
+//! ```no_run
+//! use uniperf_harness::{Appliance, Image, Machine, Netperf, Network, Test};
+//!
+//! # fn main() -> anyhow::Result<()> {
+//! let (mut appliance, ready) =
+//!     Appliance::boot(&Image::built()?, &Machine::default(), Network::tap()?)?;
+//! let result = Netperf::new(&appliance, ready).run(Test::TcpRr)?;
+//! println!("{} transactions a second", result.throughput);
+//! appliance.power_off()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Children and namespaces go when their handles are dropped; see `cleanup` for
+//! signals. A child belongs to the thread that started it: it is killed when that
+//! thread ends.
+
+mod appliance;
+mod cleanup;
+mod counters;
+mod machine;
+mod namespace;
+mod netperf;
+mod network;
+pub mod process;
+mod qmp;
+
+pub use appliance::{Appliance, BOOT_TIMEOUT, Echo, Ready};
+pub use counters::Counters;
+pub use machine::{Accelerator, Image, Machine, MachineType, NicModel, mac, mac_text, repository};
+pub use namespace::Namespace;
+pub use netperf::{Netperf, NetperfResult, Test};
+pub use network::{
+    CONTROL_PORT, DhcpOptions, DhcpServer, NetKind, Network, TapNetwork, UserNetwork,
+};
+pub use qmp::Qmp;

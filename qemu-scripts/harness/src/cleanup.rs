@@ -1,0 +1,96 @@
+//! What must not outlive this process, and how it goes when a signal ends it.
+//!
+//! Everything is released by `Drop` as a rule. For SIGINT, SIGTERM and SIGHUP a
+//! thread of its own does the same from a list; for SIGKILL there is the parent
+//! death signal of each child, and the next start, which removes the namespaces
+//! that nobody holds any more.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// Something to be taken away when the process ends early.
+#[derive(Clone, Debug)]
+pub(crate) enum Resource {
+    /// A child, to be killed.
+    Process(u32),
+    /// A network namespace, to be deleted.
+    Namespace(String),
+    /// A file or a folder of temporary files, to be removed.
+    Path(PathBuf),
+}
+
+struct Registry {
+    next: u64,
+    resources: BTreeMap<u64, Resource>,
+}
+
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
+    next: 0,
+    resources: BTreeMap::new(),
+});
+
+fn registry() -> MutexGuard<'static, Registry> {
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps a resource on the list for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Registration(u64);
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        registry().resources.remove(&self.0);
+    }
+}
+
+/// Puts `resource` on the list of what a signal takes away.
+pub(crate) fn register(resource: Resource) -> Registration {
+    watch_signals();
+    let mut registry = registry();
+    let key = registry.next;
+    registry.next += 1;
+    registry.resources.insert(key, resource);
+    Registration(key)
+}
+
+fn watch_signals() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else {
+            return;
+        };
+        std::thread::spawn(move || {
+            if let Some(signal) = signals.forever().next() {
+                end(signal);
+            }
+        });
+    });
+}
+
+fn end(signal: i32) -> ! {
+    // The lock is kept: nothing new starts, and nothing is released twice.
+    let registry = registry();
+    // Children first, then what they use.
+    for resource in registry.resources.values() {
+        if let Resource::Process(pid) = resource {
+            let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
+        }
+    }
+    for resource in registry.resources.values() {
+        match resource {
+            Resource::Process(_) => {}
+            Resource::Namespace(name) => crate::namespace::delete(name),
+            Resource::Path(path) => {
+                let _ = std::fs::remove_dir_all(path).or_else(|_| std::fs::remove_file(path));
+            }
+        }
+    }
+    eprintln!("\nuniperf: stopped");
+    std::process::exit(128 + signal);
+}

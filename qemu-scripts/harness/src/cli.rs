@@ -1,0 +1,100 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+
+use uniperf_harness::{Accelerator, Image, Machine, MachineType, NetKind, Network, NicModel};
+
+/// Boots the appliance in QEMU.
+#[derive(Debug, Parser)]
+#[command(name = "uniperf-qemu", version)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Boot and stay, with the serial console on the terminal.
+    Boot(BootOptions),
+    /// Boot, run netperf, print its tables, power off.
+    Run(RunOptions),
+}
+
+/// What to boot, on what.
+#[derive(Args, Debug)]
+pub struct BootOptions {
+    /// The image to boot.
+    #[arg(long, value_name = "FILE", env = "UNIPERF_IMAGE")]
+    image: Option<PathBuf>,
+    /// A NIC: e1000, e1000-82544gc, e1000-82545em, e1000e, or another -device of
+    /// QEMU's. Again for a further NIC.
+    #[arg(long, value_name = "NAME")]
+    nic: Vec<NicModel>,
+    /// tap (needs root) or user; tap where it is possible.
+    #[arg(long, value_name = "tap|user")]
+    net: Option<NetKind>,
+    /// Boot arguments, such as 'ip=dhcp rx=poll'.
+    #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
+    append: Vec<String>,
+    /// CPUs.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=255))]
+    smp: u32,
+    /// Memory in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    mem: u32,
+    /// Count instructions: one takes one nanosecond.
+    #[arg(long)]
+    icount: bool,
+    /// QEMU's machine.
+    #[arg(long, value_enum, default_value_t)]
+    machine: MachineType,
+    /// What runs the guest; kvm only where the CPU can virtualize.
+    #[arg(long, value_enum, default_value_t)]
+    accel: Accelerator,
+}
+
+impl BootOptions {
+    pub fn image(&self) -> Result<Image> {
+        match &self.image {
+            Some(path) => Image::at(path),
+            None => Image::built(),
+        }
+    }
+
+    pub fn machine(&self) -> Machine {
+        let nics = match self.nic.as_slice() {
+            [] => vec![NicModel::E1000],
+            nics => nics.to_vec(),
+        };
+        Machine {
+            nics,
+            append: self.append.join(" "),
+            smp: self.smp,
+            memory: self.mem,
+            icount: self.icount,
+            machine: self.machine,
+            accelerator: self.accel,
+            initrd: None,
+        }
+    }
+
+    pub fn network(&self) -> Result<Network> {
+        Network::of_kind(self.net.unwrap_or_else(NetKind::best))
+    }
+}
+
+/// What to boot, and what to measure.
+#[derive(Args, Debug)]
+pub struct RunOptions {
+    #[command(flatten)]
+    pub boot: BootOptions,
+    /// Seconds that each of the four tests takes.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    pub length: u64,
+    /// Arguments for netperf instead of the four tests.
+    #[arg(last = true, value_name = "NETPERF-ARGS", allow_hyphen_values = true)]
+    pub netperf: Vec<String>,
+}

@@ -1,0 +1,271 @@
+//! The virtual machine's parts, and QEMU's command line for them.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Result, bail, ensure};
+
+use crate::network::{Network, kvm_usable};
+
+/// A bootable image.
+#[derive(Clone, Debug)]
+pub struct Image {
+    path: PathBuf,
+}
+
+impl Image {
+    /// The image in file `path`.
+    pub fn at(path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        ensure!(
+            path.is_file(),
+            "there is no image {}: build it with qemu-scripts/build",
+            path.display()
+        );
+        Ok(Self { path })
+    }
+
+    /// The image that `qemu-scripts/build` made, or the one that the environment
+    /// variable `UNIPERF_IMAGE` names.
+    pub fn built() -> Result<Self> {
+        if let Some(path) = std::env::var_os("UNIPERF_IMAGE") {
+            return Self::at(path);
+        }
+        let root = repository();
+        let target = match std::env::var_os("CARGO_TARGET_DIR") {
+            Some(folder) => root.join(folder),
+            None => root.join("target"),
+        };
+        Self::at(target.join("x86_64-unknown-none/release/uniperf"))
+    }
+
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// The folder of the whole project.
+pub fn repository() -> PathBuf {
+    match std::env::var_os("UNIPERF_ROOT") {
+        Some(root) => root.into(),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."),
+    }
+}
+
+/// A NIC that QEMU emulates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NicModel {
+    /// Intel 82540EM.
+    E1000,
+    /// Intel 82544GC.
+    E1000_82544gc,
+    /// Intel 82545EM.
+    E1000_82545em,
+    /// Intel 82574L.
+    E1000e,
+    /// Any other, by QEMU's `-device` name.
+    Other(String),
+}
+
+impl NicModel {
+    /// The three that the e1000 driver is for.
+    pub const E1000_FAMILY: [Self; 3] = [Self::E1000, Self::E1000_82544gc, Self::E1000_82545em];
+
+    /// QEMU's name for it.
+    pub fn device(&self) -> &str {
+        match self {
+            Self::E1000 => "e1000",
+            Self::E1000_82544gc => "e1000-82544gc",
+            Self::E1000_82545em => "e1000-82545em",
+            Self::E1000e => "e1000e",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+impl FromStr for NicModel {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Ok(match name {
+            "e1000" | "e1000-82540em" | "82540em" => Self::E1000,
+            "e1000-82544gc" | "82544gc" => Self::E1000_82544gc,
+            "e1000-82545em" | "82545em" => Self::E1000_82545em,
+            "e1000e" | "82574l" => Self::E1000e,
+            "" => return Err("a NIC has a name".into()),
+            _ if name.contains(',') => return Err("a NIC's name alone, no options".into()),
+            _ => Self::Other(name.into()),
+        })
+    }
+}
+
+impl fmt::Display for NicModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.device())
+    }
+}
+
+/// QEMU's machine type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum MachineType {
+    /// i440FX with PCI.
+    #[default]
+    Pc,
+    /// Q35 with PCI Express.
+    Q35,
+}
+
+/// What runs the guest's instructions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Accelerator {
+    /// QEMU's translator: the same everywhere.
+    #[default]
+    Tcg,
+    /// The CPU itself, where it can virtualize.
+    Kvm,
+}
+
+/// The virtual machine to be started.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// NICs in their order on the bus.
+    pub nics: Vec<NicModel>,
+    /// Boot arguments, without those that the network adds.
+    pub append: String,
+    /// CPUs.
+    pub smp: u32,
+    /// Memory in MiB.
+    pub memory: u32,
+    /// Whether instructions are counted, each taking one nanosecond.
+    pub icount: bool,
+    /// The machine type.
+    pub machine: MachineType,
+    /// What runs it.
+    pub accelerator: Accelerator,
+    /// An initial RAM file system, for a Linux guest.
+    pub initrd: Option<PathBuf>,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self {
+            nics: vec![NicModel::E1000],
+            append: String::new(),
+            smp: 1,
+            memory: 64,
+            icount: false,
+            machine: MachineType::default(),
+            accelerator: Accelerator::default(),
+            initrd: None,
+        }
+    }
+}
+
+/// The MAC address of NIC number `index`.
+pub fn mac(index: usize) -> [u8; 6] {
+    [0x52, 0x54, 0x00, 0x12, 0x34, 0x56 + index as u8]
+}
+
+/// `mac` as it is written.
+pub fn mac_text(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+impl Machine {
+    /// QEMU's arguments; its serial line and its monitor connect to the sockets
+    /// `serial` and `monitor`.
+    pub(crate) fn arguments(
+        &self,
+        image: &Path,
+        network: &mut Network,
+        serial: &Path,
+        monitor: &Path,
+    ) -> Result<Vec<OsString>> {
+        let accelerator = match self.accelerator {
+            Accelerator::Tcg => "tcg",
+            Accelerator::Kvm if self.icount => bail!("instructions are counted by TCG only"),
+            Accelerator::Kvm if kvm_usable() => "kvm",
+            Accelerator::Kvm => {
+                bail!("this CPU does not virtualize (no vmx or svm in /proc/cpuinfo)")
+            }
+        };
+        let machine = match self.machine {
+            MachineType::Pc => "pc",
+            MachineType::Q35 => "q35",
+        };
+        let mut append = network.arguments(&self.append);
+        append.extend((!self.append.is_empty()).then(|| self.append.clone()));
+
+        let mut arguments: Vec<OsString> = Vec::new();
+        let mut add = |name: &str, value: &str| arguments.extend([name.into(), value.into()]);
+        add("-accel", accelerator);
+        add("-machine", machine);
+        add("-cpu", "max");
+        add("-m", &format!("{}M", self.memory));
+        add("-smp", &self.smp.to_string());
+        if self.icount {
+            add("-icount", "shift=0");
+        }
+        for (index, nic) in self.nics.iter().enumerate() {
+            add("-netdev", &network.netdev(index)?);
+            let mac = mac_text(mac(index));
+            add(
+                "-device",
+                &format!("{nic},id=nic{index},netdev=net{index},mac={mac}"),
+            );
+        }
+        for (id, path) in [("serial", serial), ("monitor", monitor)] {
+            let path = path.display().to_string().replace(',', ",,");
+            add("-chardev", &format!("socket,id={id},path={path}"));
+        }
+        add("-serial", "chardev:serial");
+        add("-mon", "chardev=monitor,mode=control");
+        add("-device", "isa-debug-exit,iobase=0xf4,iosize=0x04");
+        add("-display", "none");
+        add("-vga", "none");
+        add("-append", &append.join(" "));
+        arguments.extend(["-kernel".into(), image.into()]);
+        if let Some(initrd) = &self.initrd {
+            arguments.extend(["-initrd".into(), initrd.into()]);
+        }
+        // No configuration files, no default devices, and an end where a machine
+        // would start again.
+        arguments.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(OsString::from));
+        Ok(arguments)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nics_are_known_by_chip_and_by_qemu_name() {
+        assert_eq!("82540em".parse(), Ok(NicModel::E1000));
+        let model: NicModel = "virtio-net-pci".parse().unwrap();
+        assert_eq!(model.device(), "virtio-net-pci");
+        assert!("e1000,mac=x".parse::<NicModel>().is_err());
+    }
+
+    #[test]
+    fn the_command_line_has_the_network_and_the_users_arguments() {
+        let machine = Machine {
+            append: "rx=poll".into(),
+            ..Machine::default()
+        };
+        let mut network = Network::user().unwrap();
+        let socket = Path::new("/tmp/s");
+        let words = machine
+            .arguments(Path::new("/tmp/i"), &mut network, socket, socket)
+            .unwrap();
+        let words: Vec<_> = words.iter().filter_map(|word| word.to_str()).collect();
+        let after = |name| words[words.iter().position(|word| *word == name).unwrap() + 1];
+        assert!(after("-append").starts_with("ports="));
+        assert!(after("-append").ends_with(" rx=poll"));
+        assert_eq!(after("-m"), "64M");
+        assert!(!words.contains(&"-icount"));
+    }
+}

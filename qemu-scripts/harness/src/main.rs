@@ -1,0 +1,23 @@
+//! `uniperf-qemu`: what `qemu-scripts/boot` and `qemu-scripts/run` become once the
+//! image is built.
+
+mod cli;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let result = match cli::Cli::parse().command {
+        cli::Command::Boot(options) => run::boot(&options),
+        cli::Command::Run(options) => run::run(&options),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("uniperf: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! The wire between this machine and the appliance.
+
+use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::namespace::Namespace;
+use crate::process::{Log, Running};
+
+/// Port of netperf's control connection, on the appliance.
+pub const CONTROL_PORT: u16 = 12865;
+/// How many data ports user networking forwards.
+const DATA_PORTS: u16 = 32;
+
+/// Which kind of network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetKind {
+    /// A tap device in a namespace of its own. Needs root.
+    Tap,
+    /// QEMU's user network, with ports forwarded on 127.0.0.1.
+    User,
+}
+
+impl NetKind {
+    /// Tap where it is possible.
+    pub fn best() -> Self {
+        let root = nix::unistd::geteuid().is_root();
+        let tun = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/net/tun");
+        if root && tun.is_ok() {
+            Self::Tap
+        } else {
+            Self::User
+        }
+    }
+}
+
+impl FromStr for NetKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "tap" => Ok(Self::Tap),
+            "user" => Ok(Self::User),
+            _ => Err("it is tap or user".into()),
+        }
+    }
+}
+
+/// A network that one appliance is attached to.
+#[derive(Debug)]
+pub enum Network {
+    /// See [`NetKind::Tap`].
+    Tap(TapNetwork),
+    /// See [`NetKind::User`].
+    User(UserNetwork),
+}
+
+/// Taps `tap0`, `tap1` … in a namespace, the host's side of number `n` being
+/// 10.77.`n`.1/24.
+#[derive(Debug)]
+pub struct TapNetwork {
+    dhcp: Option<DhcpServer>,
+    taps: usize,
+    namespace: Namespace,
+}
+
+/// QEMU's user network.
+#[derive(Clone, Debug)]
+pub struct UserNetwork {
+    control: u16,
+    data: RangeInclusive<u16>,
+}
+
+impl Network {
+    /// A network of that kind for a person's run, the namespace being `uniperf`.
+    pub fn of_kind(kind: NetKind) -> Result<Self> {
+        match kind {
+            NetKind::Tap => Ok(Self::Tap(TapNetwork::new(Namespace::create("uniperf")?))),
+            NetKind::User => Self::user(),
+        }
+    }
+
+    /// A tap network in a namespace that nobody else uses.
+    pub fn tap() -> Result<Self> {
+        Ok(Self::Tap(TapNetwork::new(Namespace::create_private()?)))
+    }
+
+    /// User networking on ports that are free now.
+    pub fn user() -> Result<Self> {
+        let data = free_range(DATA_PORTS)?;
+        // Bound for a moment only, as QEMU is to bind it.
+        let control = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
+            .local_addr()?
+            .port();
+        Ok(Self::User(UserNetwork { control, data }))
+    }
+
+    /// Which kind it is.
+    pub fn kind(&self) -> NetKind {
+        match self {
+            Self::Tap(_) => NetKind::Tap,
+            Self::User(_) => NetKind::User,
+        }
+    }
+
+    /// The tap network, or an error for user networking.
+    pub fn as_tap(&self) -> Result<&TapNetwork> {
+        match self {
+            Self::Tap(tap) => Ok(tap),
+            Self::User(_) => bail!("this needs a tap"),
+        }
+    }
+
+    /// The tap network for changes, or an error for user networking.
+    pub fn as_tap_mut(&mut self) -> Result<&mut TapNetwork> {
+        match self {
+            Self::Tap(tap) => Ok(tap),
+            Self::User(_) => bail!("this needs a tap"),
+        }
+    }
+
+    /// A command that will run where the appliance can be reached from.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        if let Self::Tap(tap) = self {
+            tap.namespace.hold(&mut command);
+        }
+        command
+    }
+
+    /// Runs `task` where the appliance can be reached from.
+    pub fn enter<T: Send>(&self, task: impl FnOnce() -> T + Send) -> Result<T> {
+        match self {
+            Self::Tap(tap) => tap.namespace.enter(task),
+            Self::User(_) => Ok(task()),
+        }
+    }
+
+    /// What to type before a command so that it runs there.
+    pub fn prefix(&self) -> String {
+        match self {
+            Self::Tap(tap) => format!("ip netns exec {} ", tap.namespace.name()),
+            Self::User(_) => String::new(),
+        }
+    }
+
+    /// Where netperf reaches an appliance that says it has the address `own`.
+    pub fn endpoint(&self, own: IpAddr) -> (IpAddr, u16) {
+        match self {
+            Self::Tap(_) => (own, CONTROL_PORT),
+            Self::User(user) => (Ipv4Addr::LOCALHOST.into(), user.control),
+        }
+    }
+
+    /// The boot arguments this network asks for, given the user's.
+    pub(crate) fn arguments(&self, given: &str) -> Vec<String> {
+        let lacks = |key: &str| !given.split_whitespace().any(|word| word.starts_with(key));
+        let mut arguments = Vec::new();
+        match self {
+            Self::Tap(_) if lacks("ip=") => arguments.push("ip=10.77.0.2/24".into()),
+            Self::User(user) if lacks("ports=") => {
+                arguments.push(format!("ports={}-{}", user.data.start(), user.data.end()));
+            }
+            _ => {}
+        }
+        arguments
+    }
+
+    /// Makes the network fit to the boot arguments: a DHCP server where the
+    /// appliance is told to ask for one on a tap, and the user's own data ports.
+    pub(crate) fn fit(&mut self, arguments: &str) -> Result<()> {
+        let value = |key: &str| {
+            let mut words = arguments.split_whitespace();
+            words.rfind(|word| word.starts_with(key))?.strip_prefix(key)
+        };
+        match self {
+            Self::Tap(tap) => {
+                if value("ip=") == Some("dhcp") && tap.dhcp.is_none() {
+                    tap.serve_dhcp(&DhcpOptions::default())?;
+                }
+            }
+            Self::User(user) => {
+                if let Some(ports) = value("ports=") {
+                    user.data = parse_range(ports)
+                        .with_context(|| format!("ports={ports} is no FIRST-LAST"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The `-netdev` of NIC number `index`.
+    pub(crate) fn netdev(&mut self, index: usize) -> Result<String> {
+        match self {
+            Self::Tap(tap) => {
+                let name = tap.tap(index)?;
+                Ok(format!(
+                    "tap,id=net{index},ifname={name},script=no,downscript=no"
+                ))
+            }
+            Self::User(_) if index > 0 => Ok(format!("user,id=net{index},ipv6=off")),
+            Self::User(user) => {
+                let mut option = format!(
+                    "user,id=net0,ipv6=off,hostfwd=tcp:127.0.0.1:{}-:{CONTROL_PORT}",
+                    user.control
+                );
+                for port in user.data.clone() {
+                    for protocol in ["tcp", "udp"] {
+                        option += &format!(",hostfwd={protocol}:127.0.0.1:{port}-:{port}");
+                    }
+                }
+                Ok(option)
+            }
+        }
+    }
+}
+
+impl TapNetwork {
+    fn new(namespace: Namespace) -> Self {
+        Self {
+            dhcp: None,
+            taps: 0,
+            namespace,
+        }
+    }
+
+    /// The namespace the taps are in.
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// The DHCP server, if one was started.
+    pub fn dhcp(&self) -> Option<&DhcpServer> {
+        self.dhcp.as_ref()
+    }
+
+    /// Makes tap number `index` and those before it, and names it.
+    pub fn tap(&mut self, index: usize) -> Result<String> {
+        while self.taps <= index {
+            let tap = format!("tap{}", self.taps);
+            let address = format!("10.77.{}.1/24", self.taps);
+            self.namespace
+                .ip(&["tuntap", "add", "dev", &tap, "mode", "tap"])?;
+            self.namespace.ip(&["addr", "add", &address, "dev", &tap])?;
+            self.namespace.ip(&["link", "set", &tap, "up"])?;
+            self.taps += 1;
+        }
+        Ok(format!("tap{index}"))
+    }
+
+    /// Takes `tap0` down or up.
+    pub fn set_up(&self, up: bool) -> Result<()> {
+        let state = if up { "up" } else { "down" };
+        self.namespace.ip(&["link", "set", "tap0", state])?;
+        Ok(())
+    }
+
+    /// Starts a DHCP server on `tap0`.
+    pub fn serve_dhcp(&mut self, options: &DhcpOptions) -> Result<()> {
+        self.tap(0)?;
+        self.dhcp = None;
+        self.dhcp = Some(DhcpServer::start(&self.namespace, options)?);
+        Ok(())
+    }
+
+    /// Ends the DHCP server.
+    pub fn stop_dhcp(&mut self) {
+        self.dhcp = None;
+    }
+}
+
+/// What the DHCP server offers.
+#[derive(Clone, Debug)]
+pub struct DhcpOptions {
+    /// For how long an address is lent; dnsmasq knows no less than two minutes.
+    pub lease: Duration,
+    /// After how long the client is told to ask for more of it.
+    pub renewal: Option<Duration>,
+}
+
+impl Default for DhcpOptions {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(3600),
+            renewal: None,
+        }
+    }
+}
+
+/// dnsmasq as a DHCP server for 10.77.0.50 to 10.77.0.99 on `tap0`.
+#[derive(Debug)]
+pub struct DhcpServer {
+    log: Log,
+    _running: Running,
+    _folder: tempfile::TempDir,
+}
+
+impl DhcpServer {
+    fn start(namespace: &Namespace, options: &DhcpOptions) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let leases = folder.path().join("leases");
+        let mut command = Command::new("dnsmasq");
+        command
+            .args(["--conf-file=/dev/null", "--no-daemon", "--user=root"])
+            .args(["--port=0", "--no-resolv", "--no-hosts", "--no-ping"])
+            .args(["--interface=tap0", "--bind-interfaces", "--log-dhcp"])
+            .args(["--dhcp-authoritative"])
+            .arg(format!("--dhcp-leasefile={}", leases.display()))
+            .arg("--pid-file")
+            .arg(format!(
+                "--dhcp-range=10.77.0.50,10.77.0.99,255.255.255.0,{}",
+                options.lease.as_secs()
+            ));
+        if let Some(renewal) = options.renewal {
+            command.arg(format!("--dhcp-option=option:T1,{}", renewal.as_secs()));
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(Stdio::piped());
+        namespace.hold(&mut command);
+        let mut running = Running::start(&mut command)
+            .context("a DHCP server is needed: install Debian's dnsmasq-base")?;
+        let stderr = running.child().stderr.take().context("no output")?;
+        let log = Log::follow(stderr);
+        log.wait_for(0, Duration::from_secs(10), "DHCP server", |line| {
+            line.contains("DHCP, IP range")
+        })
+        .with_context(|| log.text())?;
+        Ok(Self {
+            log,
+            _running: running,
+            _folder: folder,
+        })
+    }
+
+    /// What it says of each message.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+}
+
+fn parse_range(text: &str) -> Option<RangeInclusive<u16>> {
+    let (first, last) = text.split_once('-')?;
+    let range = first.parse().ok()?..=last.parse().ok()?;
+    (!range.is_empty()).then_some(range)
+}
+
+/// A range of ports below the ephemeral ones that are all free on 127.0.0.1.
+fn free_range(count: u16) -> Result<RangeInclusive<u16>> {
+    let ephemeral = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")
+        .ok()
+        .and_then(|text| text.split_whitespace().next()?.parse::<u16>().ok())
+        .unwrap_or(32768);
+    let first = 20000_u16;
+    let ranges = ephemeral.saturating_sub(first) / count;
+    ensure!(ranges > 0, "no room for {count} data ports");
+    // Processes that start together look at different places first.
+    let start = u16::try_from(std::process::id() % u32::from(ranges))?;
+    (0..ranges)
+        .map(|n| first + (start + n) % ranges * count)
+        .map(|first| first..=first + (count - 1))
+        .find(|range| range.clone().all(is_free))
+        .with_context(|| format!("no {count} free ports in a row"))
+}
+
+fn is_free(port: u16) -> bool {
+    let address = (Ipv4Addr::LOCALHOST, port);
+    TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok()
+}
+
+/// Whether KVM can be used: a `/dev/kvm` can exist where it cannot.
+pub(crate) fn kvm_usable() -> bool {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let mut words = cpuinfo.split_whitespace();
+    words.any(|word| word == "vmx" || word == "svm") && Path::new("/dev/kvm").exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_ranges_are_read_and_nonsense_is_not() {
+        assert_eq!(parse_range("20000-20031"), Some(20000..=20031));
+        for text in ["20000", "5-4", "a-b", "1-70000", ""] {
+            assert_eq!(parse_range(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn free_ranges_are_free() {
+        let range = free_range(8).unwrap();
+        assert_eq!(range.len(), 8);
+        let _taken = TcpListener::bind((Ipv4Addr::LOCALHOST, *range.start())).unwrap();
+        assert!(!is_free(*range.start()));
+        assert_ne!(free_range(8).unwrap(), range);
+    }
+
+    #[test]
+    fn what_the_user_gives_is_not_given_again() {
+        let network = Network::user().unwrap();
+        assert_eq!(network.arguments("rx=poll").len(), 1);
+        assert!(network.arguments("rx=poll ports=5000-5009").is_empty());
+    }
+}

@@ -1,0 +1,179 @@
+//! `boot` and `run`.
+
+use std::io::{BufRead, Write};
+use std::net::IpAddr;
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::cli::{BootOptions, RunOptions};
+use uniperf_harness::process::{self, Running};
+use uniperf_harness::{Appliance, BOOT_TIMEOUT, Image, Machine, Netperf, Network, Ready, Test};
+
+/// The four tests of the main job.
+const TESTS: [Test; 4] = [Test::TcpRr, Test::TcpStream, Test::TcpMaerts, Test::UdpRr];
+/// What one of them may take beyond its length.
+const SLACK: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(20);
+
+/// Boots and stays until the appliance ends or a signal comes.
+pub fn boot(options: &BootOptions) -> Result<ExitCode> {
+    let image = options.image()?;
+    let machine = options.machine();
+    let network = options.network()?;
+    introduce(&image, &machine, &network);
+    let echo = |bytes: &[u8]| {
+        let mut stdout = std::io::stdout().lock();
+        let _ = stdout.write_all(bytes).and_then(|()| stdout.flush());
+    };
+    let mut appliance =
+        Appliance::start_with_echo(&image, &machine, network, Some(Box::new(echo)))?;
+    let mut console = appliance.console_input()?;
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            if console.write_all(format!("{line}\n").as_bytes()).is_err() {
+                break;
+            }
+        }
+    });
+    loop {
+        if let Some(status) = appliance.try_wait()? {
+            eprintln!("uniperf: QEMU has ended with {status}");
+            return Ok(code(status));
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+fn introduce(image: &Image, machine: &Machine, network: &Network) {
+    let nics: Vec<_> = machine.nics.iter().map(ToString::to_string).collect();
+    eprintln!(
+        "uniperf: booting {} with {}, {} MiB",
+        image.path().display(),
+        nics.join(" and "),
+        machine.memory
+    );
+    let address = machine
+        .append
+        .split_whitespace()
+        .rfind(|word| word.starts_with("ip="))
+        .map_or("10.77.0.2", |word| {
+            word[3..]
+                .split_once('/')
+                .map_or(&word[3..], |(address, _)| address)
+        });
+    let (host, port) = match address.parse::<IpAddr>() {
+        Ok(address) => network.endpoint(address),
+        Err(_) => network.endpoint(IpAddr::from([10, 77, 0, 50])),
+    };
+    eprintln!(
+        "uniperf: once it is ready, in another terminal: {}netperf -H {host} -p {port}",
+        network.prefix()
+    );
+    if address == "dhcp" && !network.prefix().is_empty() {
+        eprintln!("uniperf: with the address that its ready line says");
+    }
+    eprintln!("uniperf: lines typed here go to its console; ctrl-C ends it");
+}
+
+/// Boots, runs netperf, powers off.
+pub fn run(options: &RunOptions) -> Result<ExitCode> {
+    let image = options.boot.image()?;
+    let machine = options.boot.machine();
+    let network = options.boot.network()?;
+    eprintln!("uniperf: booting {}", image.path().display());
+    let mut appliance = Appliance::start(&image, &machine, network)?;
+    let result = measure(&mut appliance, options);
+    match &result {
+        Ok(status) if status.success() => {}
+        _ => eprintln!("{}", appliance.logs()),
+    }
+    let status = result?;
+    if !status.success() {
+        return Ok(code(status));
+    }
+    eprintln!("uniperf: powering off");
+    let end = appliance.power_off()?;
+    if !end.success() {
+        eprintln!("{}", appliance.logs());
+        bail!("QEMU has ended with {end}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure(appliance: &mut Appliance, options: &RunOptions) -> Result<ExitStatus> {
+    let ready = appliance.ready(BOOT_TIMEOUT)?;
+    eprintln!(
+        "uniperf: {} is ready, {} ms after its kernel's first instruction",
+        ready.address, ready.milliseconds
+    );
+    if !options.netperf.is_empty() {
+        let command = custom(appliance, ready, &options.netperf);
+        return show(appliance, command, None);
+    }
+    let mut last = ExitStatus::default();
+    for test in TESTS {
+        let length = Duration::from_secs(options.length);
+        let command = Netperf::new(appliance, ready)
+            .length(length)
+            .test_command(test);
+        last = show(appliance, command, Some(length + SLACK))?;
+        if !last.success() {
+            break;
+        }
+    }
+    Ok(last)
+}
+
+/// netperf with the user's arguments, and `-H` and `-p` where they lack.
+fn custom(appliance: &Appliance, ready: Ready, arguments: &[String]) -> Command {
+    let (host, port) = appliance.endpoint(ready);
+    let own = arguments.iter().take_while(|word| *word != "--");
+    let given = |option| own.clone().any(|word| word.starts_with(option));
+    let mut command = appliance.network().command("netperf");
+    if !given("-H") {
+        command.args(["-H", &host.to_string()]);
+    }
+    if !given("-p") {
+        command.args(["-p", &port.to_string()]);
+    }
+    command.args(arguments);
+    command
+}
+
+/// Says the command and runs it with its output on the terminal, for as long as
+/// the appliance runs and at most for `timeout`.
+fn show(
+    appliance: &mut Appliance,
+    mut command: Command,
+    timeout: Option<Duration>,
+) -> Result<ExitStatus> {
+    println!(
+        "\n$ {}{}",
+        appliance.network().prefix(),
+        process::line(&command)
+    );
+    command.stdin(Stdio::null());
+    let begin = Instant::now();
+    let mut netperf = Running::start(&mut command)?;
+    loop {
+        if let Some(status) = netperf.wait(POLL)? {
+            if !status.success() {
+                eprintln!("uniperf: netperf has ended with {status}");
+            }
+            return Ok(status);
+        }
+        if let Some(status) = appliance.try_wait()? {
+            bail!("the appliance has ended with {status} in the middle of the test");
+        }
+        if timeout.is_some_and(|timeout| begin.elapsed() > timeout) {
+            bail!("netperf does not end");
+        }
+    }
+}
+
+fn code(status: ExitStatus) -> ExitCode {
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    ExitCode::from(code.unwrap_or(1))
+}
