@@ -1,0 +1,138 @@
+//! What the ACPI tables say about interrupts.
+
+use alloc::vec::Vec;
+use core::num::NonZeroU64;
+use core::ptr::NonNull;
+
+use ::acpi::fadt::Fadt;
+use ::acpi::platform::interrupt::{InterruptSourceOverride, Polarity, TriggerMode};
+use ::acpi::{AcpiHandler, AcpiTables, InterruptModel, PhysicalMapping};
+
+use crate::aml;
+use crate::ioapic::IoApic;
+use crate::power::{self, SoftOff};
+
+/// Where a PC without tables has its I/O APIC.
+const DEFAULT_IO_APIC: u64 = 0xfec0_0000;
+
+/// How interrupt lines reach the CPU.
+pub(crate) struct Interrupts {
+    pub(crate) io_apics: Vec<IoApic>,
+    overrides: Vec<InterruptSourceOverride>,
+}
+
+/// One interrupt line's way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    /// Global system interrupt number.
+    pub(crate) gsi: u32,
+    pub(crate) active_low: bool,
+    pub(crate) level: bool,
+}
+
+/// Memory below 4 GiB is mapped one to one, and the tables lie there.
+#[derive(Clone)]
+struct OneToOne;
+
+impl AcpiHandler for OneToOne {
+    unsafe fn map_physical_region<T>(
+        &self,
+        physical_address: usize,
+        size: usize,
+    ) -> PhysicalMapping<Self, T> {
+        let start = NonNull::new(physical_address as *mut T).expect("a table at address 0");
+        // SAFETY: mapped one to one for good; what lies there is the caller's word.
+        unsafe { PhysicalMapping::new(physical_address, start, size, size, Self) }
+    }
+
+    fn unmap_physical_region<T>(_region: &PhysicalMapping<Self, T>) {}
+}
+
+impl Interrupts {
+    /// Reads the tables that `rsdp` leads to. What is missing or broken is
+    /// replaced by what every PC has, and said so in the log.
+    pub(crate) fn read(rsdp: Option<NonZeroU64>) -> Self {
+        let found = rsdp.and_then(Self::from_tables);
+        found.unwrap_or_else(|| {
+            log::warn!("no usable ACPI interrupt tables: assuming one I/O APIC");
+            Self {
+                io_apics: alloc::vec![IoApic {
+                    base: DEFAULT_IO_APIC,
+                    first: 0
+                }],
+                overrides: Vec::new(),
+            }
+        })
+    }
+
+    fn from_tables(rsdp: NonZeroU64) -> Option<Self> {
+        // SAFETY: the address comes from the firmware, by way of the boot protocol.
+        let tables = unsafe { AcpiTables::from_rsdp(OneToOne, rsdp.get() as usize) }.ok()?;
+        if let Some(soft_off) = soft_off(&tables) {
+            power::remember(soft_off);
+        }
+        let InterruptModel::Apic(apic) = tables.platform_info().ok()?.interrupt_model else {
+            return None;
+        };
+        let io_apics: Vec<IoApic> = apic
+            .io_apics
+            .iter()
+            .map(|io_apic| IoApic {
+                base: u64::from(io_apic.address),
+                first: io_apic.global_system_interrupt_base,
+            })
+            .collect();
+        (!io_apics.is_empty()).then(|| Self {
+            io_apics,
+            overrides: apic.interrupt_source_overrides.to_vec(),
+        })
+    }
+
+    /// The way of ISA interrupt `line` of an ISA device.
+    pub(crate) fn isa(&self, line: u8) -> Route {
+        self.legacy(line, false)
+    }
+
+    /// The way of a PCI INTx that the firmware routed to ISA interrupt `line`.
+    pub(crate) fn pci(&self, line: u8) -> Route {
+        self.legacy(line, true)
+    }
+
+    /// ISA interrupts are edge-triggered and active high, PCI's level-triggered
+    /// and active low (ACPI 6.5, 5.2.12.5), but for what an override says.
+    fn legacy(&self, line: u8, is_pci: bool) -> Route {
+        match self.overrides.iter().find(|entry| entry.isa_source == line) {
+            Some(entry) => Route {
+                gsi: entry.global_system_interrupt,
+                active_low: match entry.polarity {
+                    Polarity::SameAsBus => is_pci,
+                    Polarity::ActiveHigh => false,
+                    Polarity::ActiveLow => true,
+                },
+                level: match entry.trigger_mode {
+                    TriggerMode::SameAsBus => is_pci,
+                    TriggerMode::Edge => false,
+                    TriggerMode::Level => true,
+                },
+            },
+            None => Route {
+                gsi: u32::from(line),
+                active_low: is_pci,
+                level: is_pci,
+            },
+        }
+    }
+}
+
+fn soft_off(tables: &AcpiTables<OneToOne>) -> Option<SoftOff> {
+    let fadt = tables.find_table::<Fadt>().ok()?;
+    let port = fadt.pm1a_control_block().ok()?.address;
+    let dsdt = tables.dsdt().ok()?;
+    // SAFETY: the table lies in memory that is mapped one to one, at the address
+    // and with the length that the firmware says.
+    let aml = unsafe { core::slice::from_raw_parts(dsdt.address as *const u8, dsdt.length as usize) };
+    Some(SoftOff {
+        port: u16::try_from(port).ok()?,
+        sleep_type: aml::soft_off_type(aml)?,
+    })
+}

@@ -1,0 +1,419 @@
+//! PCI: finding every function, its memory BARs and its interrupt.
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
+
+use pci_types::capability::{MsiCapability, PciCapability};
+use pci_types::{
+    Bar, CommandRegister, ConfigRegionAccess, EndpointHeader, HeaderType, PciAddress, PciHeader,
+    PciPciBridgeHeader,
+};
+
+const DEVICES_A_BUS: u8 = 32;
+const FUNCTIONS_A_DEVICE: u8 = 8;
+const ABSENT_VENDOR: u16 = 0xffff;
+const BAR0: u16 = 0x10;
+
+/// A PCI function that is not a bridge.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Function {
+    address: PciAddress,
+    /// Vendor id.
+    pub vendor: u16,
+    /// Device id.
+    pub device: u16,
+    /// Base class, for example 0x02 for a network controller.
+    pub class: u8,
+}
+
+impl fmt::Display for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bus, device, function) = self.location();
+        write!(f, "{bus:02x}:{device:02x}.{function}")
+    }
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self} {:04x}:{:04x}", self.vendor, self.device)
+    }
+}
+
+/// Which legacy interrupt a function raises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LegacyInterrupt {
+    /// 1 to 4 for INTA# to INTD#.
+    pub pin: u8,
+    /// The ISA interrupt that the firmware routed it to.
+    pub line: u8,
+}
+
+impl Function {
+    /// Bus, device and function number.
+    pub fn location(&self) -> (u8, u8, u8) {
+        (
+            self.address.bus(),
+            self.address.device(),
+            self.address.function(),
+        )
+    }
+
+    /// The physical addresses behind memory BAR `slot`.
+    ///
+    /// `None` for an I/O BAR, an unimplemented one, or one that the firmware
+    /// gave no address. Memory decoding is off while the BAR is sized.
+    pub fn memory_bar(&self, slot: u8, access: impl ConfigRegionAccess) -> Option<Range<u64>> {
+        let is_reserved_kind = {
+            // SAFETY: the function exists, and the offset is one of its BARs.
+            let raw = unsafe { access.read(self.address, BAR0 + u16::from(slot) * 4) };
+            raw & 1 == 0 && matches!((raw >> 1) & 3, 1 | 3)
+        };
+        if is_reserved_kind {
+            return None;
+        }
+        let header = self.endpoint(&access)?;
+        let mut generic = PciHeader::new(self.address);
+        let command = generic.command(&access);
+        generic.update_command(&access, |command| command - CommandRegister::MEMORY_ENABLE);
+        let bar = header.bar(slot, &access);
+        generic.update_command(&access, |_| command);
+        let (address, size) = match bar? {
+            Bar::Memory32 { address, size, .. } => (u64::from(address), u64::from(size)),
+            Bar::Memory64 { address, size, .. } => (address, size),
+            Bar::Io { .. } => return None,
+        };
+        (address != 0).then_some(address..address.checked_add(size)?)
+    }
+
+    /// Lets the function answer memory accesses and do DMA.
+    pub fn enable(&self, access: impl ConfigRegionAccess) {
+        PciHeader::new(self.address).update_command(access, |command| {
+            command | CommandRegister::MEMORY_ENABLE | CommandRegister::BUS_MASTER_ENABLE
+        });
+    }
+
+    /// Chooses between message-signalled and INTx interrupts.
+    pub fn disable_intx(&self, disable: bool, access: impl ConfigRegionAccess) {
+        PciHeader::new(self.address).update_command(access, |command| {
+            if disable {
+                command | CommandRegister::INTERRUPT_DISABLE
+            } else {
+                command - CommandRegister::INTERRUPT_DISABLE
+            }
+        });
+    }
+
+    /// The MSI capability, if there is one.
+    pub fn msi(&self, access: impl ConfigRegionAccess) -> Option<MsiCapability> {
+        let header = self.endpoint(&access)?;
+        header
+            .capabilities(&access)
+            .find_map(|capability| match capability {
+                PciCapability::Msi(msi) => Some(msi),
+                _ => None,
+            })
+    }
+
+    /// The INTx interrupt, if the function has one and the firmware routed it.
+    pub fn legacy_interrupt(&self, access: impl ConfigRegionAccess) -> Option<LegacyInterrupt> {
+        const NOT_CONNECTED: u8 = 0xff;
+        let (pin, line) = self.endpoint(&access)?.interrupt(&access);
+        (pin != 0 && line != NOT_CONNECTED).then_some(LegacyInterrupt { pin, line })
+    }
+
+    fn endpoint(&self, access: impl ConfigRegionAccess) -> Option<EndpointHeader> {
+        EndpointHeader::from_header(PciHeader::new(self.address), access)
+    }
+}
+
+/// Finds every function that is not a bridge, in the order of bus, device and
+/// function numbers.
+///
+/// Buses are followed through the bridges that the firmware set up. Host
+/// bridges that show up as functions of device 00:00 each have a bus of their
+/// own number.
+pub fn enumerate(access: impl ConfigRegionAccess) -> Vec<Function> {
+    let mut walk = Walk {
+        access,
+        seen: [false; 256],
+        found: Vec::new(),
+    };
+    walk.bus(0);
+    let root = PciAddress::new(0, 0, 0, 0);
+    if PciHeader::new(root).has_multiple_functions(&walk.access) {
+        for function in 1..FUNCTIONS_A_DEVICE {
+            if vendor(PciAddress::new(0, 0, 0, function), &walk.access) != ABSENT_VENDOR {
+                walk.bus(function);
+            }
+        }
+    }
+    walk.found.sort_by_key(Function::location);
+    walk.found
+}
+
+struct Walk<A> {
+    access: A,
+    /// A bridge that names a bus seen before is not followed: firmware can be
+    /// wrong, and a loop would never end.
+    seen: [bool; 256],
+    found: Vec<Function>,
+}
+
+impl<A: ConfigRegionAccess> Walk<A> {
+    fn bus(&mut self, bus: u8) {
+        if core::mem::replace(&mut self.seen[usize::from(bus)], true) {
+            return;
+        }
+        for device in 0..DEVICES_A_BUS {
+            let first = PciAddress::new(0, bus, device, 0);
+            if vendor(first, &self.access) == ABSENT_VENDOR {
+                continue;
+            }
+            let functions = if PciHeader::new(first).has_multiple_functions(&self.access) {
+                FUNCTIONS_A_DEVICE
+            } else {
+                1
+            };
+            for function in 0..functions {
+                self.function(PciAddress::new(0, bus, device, function));
+            }
+        }
+    }
+
+    fn function(&mut self, address: PciAddress) {
+        let header = PciHeader::new(address);
+        let (vendor, device) = header.id(&self.access);
+        if vendor == ABSENT_VENDOR {
+            return;
+        }
+        match header.header_type(&self.access) {
+            HeaderType::PciPciBridge => {
+                if let Some(bridge) = PciPciBridgeHeader::from_header(header, &self.access) {
+                    let secondary = bridge.secondary_bus_number(&self.access);
+                    // Zero is what an unconfigured bridge says.
+                    if secondary != 0 {
+                        self.bus(secondary);
+                    }
+                }
+            }
+            HeaderType::Endpoint => {
+                let (_, class, _, _) = header.revision_and_class(&self.access);
+                self.found.push(Function {
+                    address,
+                    vendor,
+                    device,
+                    class,
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
+fn vendor(address: PciAddress, access: impl ConfigRegionAccess) -> u16 {
+    PciHeader::new(address).id(access).0
+}
+
+/// Configuration space through ports 0xcf8 and 0xcfc (PCI Local Bus 3.0,
+/// section 3.2.2.3.2).
+#[cfg(target_os = "none")]
+#[derive(Clone, Copy, Debug)]
+pub struct ConfigPorts;
+
+#[cfg(target_os = "none")]
+mod ports {
+    use super::{ConfigPorts, ConfigRegionAccess, PciAddress};
+    use x86_64::instructions::port::Port;
+
+    const ADDRESS: u16 = 0xcf8;
+    const DATA: u16 = 0xcfc;
+    const ENABLE: u32 = 1 << 31;
+
+    fn select(address: PciAddress, offset: u16) -> Port<u32> {
+        let word = ENABLE
+            | u32::from(address.bus()) << 16
+            | u32::from(address.device()) << 11
+            | u32::from(address.function()) << 8
+            | u32::from(offset & 0xfc);
+        // SAFETY: the port selects a register and has no other effect.
+        unsafe { Port::<u32>::new(ADDRESS).write(word) };
+        Port::new(DATA)
+    }
+
+    impl ConfigRegionAccess for ConfigPorts {
+        unsafe fn read(&self, address: PciAddress, offset: u16) -> u32 {
+            // SAFETY: reads the register just selected; that it may be read is
+            // the caller's promise.
+            unsafe { select(address, offset).read() }
+        }
+
+        unsafe fn write(&self, address: PciAddress, offset: u16, value: u32) {
+            // SAFETY: writes the register just selected; that it may be written
+            // is the caller's promise.
+            unsafe { select(address, offset).write(value) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
+    /// Configuration space in memory. BARs answer sizing by a mask.
+    #[derive(Default)]
+    struct Space {
+        words: RefCell<BTreeMap<(u8, u8, u8, u16), u32>>,
+        bar_masks: BTreeMap<(u8, u8, u8, u16), u32>,
+    }
+
+    impl Space {
+        fn set(&mut self, at: (u8, u8, u8), offset: u16, value: u32) {
+            self.words
+                .get_mut()
+                .insert((at.0, at.1, at.2, offset), value);
+        }
+
+        fn endpoint(&mut self, at: (u8, u8, u8), multi: bool) {
+            self.set(at, 0x00, 0x100e_8086);
+            self.set(at, 0x08, 0x0200_0000);
+            self.set(at, 0x0c, u32::from(multi) << 23);
+        }
+
+        fn bridge(&mut self, at: (u8, u8, u8), secondary: u8) {
+            self.set(at, 0x00, 0x0001_1b36);
+            self.set(at, 0x08, 0x0604_0000);
+            self.set(at, 0x0c, 0x0001_0000);
+            self.set(at, 0x18, u32::from(secondary) << 8);
+        }
+    }
+
+    impl ConfigRegionAccess for Space {
+        unsafe fn read(&self, a: PciAddress, offset: u16) -> u32 {
+            let key = (a.bus(), a.device(), a.function(), offset);
+            let words = self.words.borrow();
+            let present = words.contains_key(&(key.0, key.1, key.2, 0));
+            words.get(&key).copied().unwrap_or(if present { 0 } else { u32::MAX })
+        }
+
+        unsafe fn write(&self, a: PciAddress, offset: u16, value: u32) {
+            let key = (a.bus(), a.device(), a.function(), offset);
+            let value = match self.bar_masks.get(&key) {
+                Some(mask) => (value & mask) | (self.words.borrow()[&key] & 0xf),
+                None => value,
+            };
+            self.words.borrow_mut().insert(key, value);
+        }
+    }
+
+    fn locations(space: &Space) -> Vec<(u8, u8, u8)> {
+        enumerate(space).iter().map(Function::location).collect()
+    }
+
+    #[test]
+    fn an_empty_bus_has_nothing() {
+        assert_eq!(locations(&Space::default()), []);
+    }
+
+    #[test]
+    fn functions_behind_bridges_are_found_in_order() {
+        let mut space = Space::default();
+        space.endpoint((0, 0, 0), false);
+        space.bridge((0, 2, 0), 3);
+        space.endpoint((3, 31, 0), true);
+        space.endpoint((3, 31, 7), false);
+        space.bridge((3, 1, 0), 4);
+        space.endpoint((4, 0, 0), false);
+        space.endpoint((0, 5, 0), false);
+        assert_eq!(
+            locations(&space),
+            [(0, 0, 0), (0, 5, 0), (3, 31, 0), (3, 31, 7), (4, 0, 0)]
+        );
+    }
+
+    #[test]
+    fn single_function_devices_are_not_read_eight_times() {
+        let mut space = Space::default();
+        space.endpoint((0, 3, 0), false);
+        space.endpoint((0, 3, 1), false);
+        assert_eq!(locations(&space), [(0, 3, 0)]);
+    }
+
+    #[test]
+    fn a_bridge_that_points_back_is_not_followed_forever() {
+        let mut space = Space::default();
+        space.bridge((0, 1, 0), 1);
+        space.bridge((1, 0, 0), 1);
+        space.bridge((1, 1, 0), 0);
+        space.endpoint((1, 2, 0), false);
+        assert_eq!(locations(&space), [(1, 2, 0)]);
+    }
+
+    #[test]
+    fn further_host_bridges_have_a_bus_each() {
+        let mut space = Space::default();
+        space.endpoint((0, 0, 0), true);
+        space.endpoint((0, 0, 2), false);
+        space.endpoint((2, 4, 0), false);
+        assert!(locations(&space).contains(&(2, 4, 0)));
+    }
+
+    #[test]
+    fn a_32_bit_bar_is_sized_and_left_as_it_was() {
+        let mut space = Space::default();
+        space.endpoint((0, 3, 0), false);
+        space.set((0, 3, 0), 0x04, 0x0000_0007);
+        space.set((0, 3, 0), BAR0, 0xfeb8_0000);
+        space.bar_masks.insert((0, 3, 0, BAR0), 0xfffe_0000);
+        let nic = enumerate(&space)[0];
+        assert_eq!(nic.memory_bar(0, &space), Some(0xfeb8_0000..0xfeba_0000));
+        assert_eq!(space.words.borrow()[&(0, 3, 0, BAR0)], 0xfeb8_0000);
+        assert_eq!(space.words.borrow()[&(0, 3, 0, 0x04)] & 7, 7);
+    }
+
+    #[test]
+    fn a_64_bit_bar_above_4_gib_is_found() {
+        let mut space = Space::default();
+        space.endpoint((0, 3, 0), false);
+        space.set((0, 3, 0), BAR0, 0x0000_0004);
+        space.set((0, 3, 0), BAR0 + 4, 0x0000_0080);
+        space.bar_masks.insert((0, 3, 0, BAR0), 0xff00_0000);
+        space.bar_masks.insert((0, 3, 0, BAR0 + 4), 0xffff_ffff);
+        let nic = enumerate(&space)[0];
+        assert_eq!(
+            nic.memory_bar(0, &space),
+            Some(0x80_0000_0000..0x80_0100_0000)
+        );
+    }
+
+    #[test]
+    fn io_absent_and_reserved_bars_are_no_memory() {
+        let mut space = Space::default();
+        space.endpoint((0, 3, 0), false);
+        space.set((0, 3, 0), BAR0, 0x0000_c001);
+        space.set((0, 3, 0), BAR0 + 8, 0x0000_0006);
+        let nic = enumerate(&space)[0];
+        assert_eq!(nic.memory_bar(0, &space), None);
+        space.bar_masks.insert((0, 3, 0, BAR0 + 4), 0);
+        space.set((0, 3, 0), BAR0 + 4, 0);
+        assert_eq!(nic.memory_bar(1, &space), None);
+        assert_eq!(nic.memory_bar(2, &space), None);
+    }
+
+    #[test]
+    fn an_unrouted_interrupt_is_none() {
+        let mut space = Space::default();
+        space.endpoint((0, 3, 0), false);
+        let nic = enumerate(&space)[0];
+        assert_eq!(nic.legacy_interrupt(&space), None);
+        space.set((0, 3, 0), 0x3c, 0x0000_010b);
+        assert_eq!(
+            nic.legacy_interrupt(&space),
+            Some(LegacyInterrupt { pin: 1, line: 11 })
+        );
+        space.set((0, 3, 0), 0x3c, 0x0000_01ff);
+        assert_eq!(nic.legacy_interrupt(&space), None);
+    }
+}
