@@ -3,3 +3,4 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 pub mod machine;
+pub mod netperf;
