@@ -130,7 +130,8 @@ fn soft_off(tables: &AcpiTables<OneToOne>) -> Option<SoftOff> {
     let dsdt = tables.dsdt().ok()?;
     // SAFETY: the table lies in memory that is mapped one to one, at the address
     // and with the length that the firmware says.
-    let aml = unsafe { core::slice::from_raw_parts(dsdt.address as *const u8, dsdt.length as usize) };
+    let aml =
+        unsafe { core::slice::from_raw_parts(dsdt.address as *const u8, dsdt.length as usize) };
     Some(SoftOff {
         port: u16::try_from(port).ok()?,
         sleep_type: aml::soft_off_type(aml)?,

@@ -42,8 +42,14 @@ mod tests {
 
     #[test]
     fn the_shapes_that_firmware_has_are_read() {
-        assert_eq!(soft_off_type(b"x\x08_S5_\x12\x06\x04\x00\x00\x00\x00"), Some(0));
-        assert_eq!(soft_off_type(b"\x08\\_S5_\x12\x0a\x04\x0a\x05\x0a\x05\x00\x00"), Some(5));
+        assert_eq!(
+            soft_off_type(b"x\x08_S5_\x12\x06\x04\x00\x00\x00\x00"),
+            Some(0)
+        );
+        assert_eq!(
+            soft_off_type(b"\x08\\_S5_\x12\x0a\x04\x0a\x05\x0a\x05\x00\x00"),
+            Some(5)
+        );
         assert_eq!(soft_off_type(b"\x08_S5_\x12\x47\x00\x04\x01\x01"), Some(1));
     }
 

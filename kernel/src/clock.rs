@@ -2,7 +2,6 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-
 static ENTRY_TSC: AtomicU64 = AtomicU64::new(0);
 static FREQUENCY: AtomicU64 = AtomicU64::new(1);
 /// Nanoseconds a cycle, as a fraction of 2^32.

@@ -193,9 +193,19 @@ mod tests {
         let tree = tree(&mut buffer);
         assert_eq!(tree.root().compatible().first(), "uniperf");
         assert_eq!(tree.chosen().bootargs(), Some(""));
-        let khz = tree.find_node("/hermit,tsc").unwrap().property("khz").unwrap();
+        let khz = tree
+            .find_node("/hermit,tsc")
+            .unwrap()
+            .property("khz")
+            .unwrap();
         assert_eq!(khz.as_usize(), Some(2_803_207));
-        let rsdp = tree.find_node("/hermit,rsdp").unwrap().reg().unwrap().next().unwrap();
+        let rsdp = tree
+            .find_node("/hermit,rsdp")
+            .unwrap()
+            .reg()
+            .unwrap()
+            .next()
+            .unwrap();
         assert_eq!(rsdp.starting_address as u64, 0xf_59c0);
     }
 

@@ -32,7 +32,11 @@ pub fn cycles() -> u64 {
 /// lost in between.
 pub fn wait(deadline: Option<u64>) {
     let deadline = if POLLS.load(Ordering::Relaxed) {
-        Some(deadline.unwrap_or(u64::MAX).min(clock::now() + POLL_EVERY_NS))
+        Some(
+            deadline
+                .unwrap_or(u64::MAX)
+                .min(clock::now() + POLL_EVERY_NS),
+        )
     } else {
         deadline
     };

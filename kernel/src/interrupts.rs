@@ -164,14 +164,16 @@ pub fn count() -> u64 {
 
 extern "x86-interrupt" fn on_nic(_frame: InterruptStackFrame) {
     idle::interrupted();
-    with_state(|state| match state.claim.as_mut().and_then(|claim| claim()) {
-        Some(causes) => {
-            NIC_INTERRUPTS.fetch_add(1, Ordering::Relaxed);
-            UNCLAIMED.store(0, Ordering::Relaxed);
-            MAILBOX.fetch_or(causes.bits() | CLAIMED, Ordering::Release);
-        }
-        None => unclaimed(state),
-    });
+    with_state(
+        |state| match state.claim.as_mut().and_then(|claim| claim()) {
+            Some(causes) => {
+                NIC_INTERRUPTS.fetch_add(1, Ordering::Relaxed);
+                UNCLAIMED.store(0, Ordering::Relaxed);
+                MAILBOX.fetch_or(causes.bits() | CLAIMED, Ordering::Release);
+            }
+            None => unclaimed(state),
+        },
+    );
     apic::end_of_interrupt();
 }
 

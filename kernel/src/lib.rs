@@ -14,8 +14,8 @@ extern crate alloc;
 
 mod aml;
 pub mod args;
-pub mod line;
 pub mod fdt;
+pub mod line;
 pub mod memory;
 pub mod pci;
 

@@ -295,7 +295,10 @@ mod tests {
             let key = (a.bus(), a.device(), a.function(), offset);
             let words = self.words.borrow();
             let present = words.contains_key(&(key.0, key.1, key.2, 0));
-            words.get(&key).copied().unwrap_or(if present { 0 } else { u32::MAX })
+            words
+                .get(&key)
+                .copied()
+                .unwrap_or(if present { 0 } else { u32::MAX })
         }
 
         unsafe fn write(&self, a: PciAddress, offset: u16, value: u32) {

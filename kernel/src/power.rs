@@ -54,7 +54,9 @@ pub fn off() -> ! {
         unsafe { Port::new(port).write(sleep_type << 10 | SLEEP_ENABLE) };
         clock::delay_us(100_000);
     }
-    stop(format_args!("no way found to turn the machine off; it is safe to do so now"))
+    stop(format_args!(
+        "no way found to turn the machine off; it is safe to do so now"
+    ))
 }
 
 /// Restarts the machine.
