@@ -8,5 +8,6 @@
 
 extern crate alloc;
 
+pub mod e1000;
 pub mod hw;
 pub mod nic;

@@ -49,6 +49,10 @@ pub trait Nic {
 
     /// Deals with what the interrupt handler reported, or, with every cause
     /// set, looks for itself. Reports what changed.
+    ///
+    /// The loop calls it with every cause set about once a second, and not more
+    /// often: a transmitter that does not move from one such look to the next
+    /// few is hung, and the NIC is reset.
     fn service(&mut self, causes: Causes) -> Option<Event>;
 
     /// Reads the NIC's own counters into 64-bit totals and returns them.
