@@ -7,6 +7,20 @@ extern crate alloc;
 
 #[cfg(target_os = "none")]
 mod boot;
+#[cfg(target_os = "none")]
+mod machine;
+#[cfg(target_os = "none")]
+mod nics;
+
+/// Prints a line of the appliance's own on the console.
+#[cfg(target_os = "none")]
+macro_rules! say {
+    ($($argument:tt)*) => {
+        uniperf_kernel::console::print(format_args!("uniperf: {}\n", format_args!($($argument)*)))
+    };
+}
+#[cfg(target_os = "none")]
+use say;
 
 #[cfg(not(target_os = "none"))]
 fn main() {
@@ -17,15 +31,19 @@ fn main() {
 #[cfg(target_os = "none")]
 #[unsafe(no_mangle)]
 extern "C" fn main(_argc: i32, _argv: *const *const u8, _env: *const *const u8) -> ! {
-    let m = uniperf_kernel::init();
-    uniperf_kernel::console::print(format_args!("uniperf: hello {m:?} {} ms\n", uniperf_kernel::clock::now() / 1_000_000));
-    for f in uniperf_kernel::pci::enumerate(uniperf_kernel::pci::ConfigPorts) {
-        uniperf_kernel::console::print(format_args!("{f:?} {:?} {:?}\n", f.memory_bar(0, uniperf_kernel::pci::ConfigPorts), f.legacy_interrupt(uniperf_kernel::pci::ConfigPorts)));
+    use uniperf_drivers::nic::{Nic, Receive};
+    let boot = uniperf_kernel::init();
+    let mut machine = machine::BareMachine::default();
+    let mut s = nics::start(&boot.args, &mut machine).unwrap();
+    say!("{:?} {:?} {:?}", s.nic.identity(), s.delivery, s.nic.link());
+    s.nic.unmask();
+    for _ in 0..10 {
+        uniperf_kernel::idle::wait(Some(uniperf_kernel::clock::now() + 500_000_000));
+        let i = uniperf_kernel::interrupts::take();
+        if let Some(c) = i { say!("irq {c:?} {:?}", s.nic.service(c)); }
+        let n = s.nic.halves().0.poll(64, |f| say!("frame {} {:x?}", f.bytes.len(), &f.bytes[..14]));
+        say!("polled {n}");
+        s.nic.unmask();
     }
-    let t = uniperf_kernel::clock::now();
-    uniperf_kernel::idle::wait(Some(t + 500_000_000));
-    uniperf_kernel::console::print(format_args!("slept {} ns idle {}\n", uniperf_kernel::clock::now() - t, uniperf_kernel::idle::cycles()));
-    let n: Option<u32> = core::hint::black_box(None);
-    n.unwrap();
     uniperf_kernel::power::off()
 }

@@ -40,7 +40,7 @@ mod ioapic;
 #[cfg(target_os = "none")]
 pub mod mmio;
 #[cfg(target_os = "none")]
-mod paging;
+pub mod paging;
 #[cfg(target_os = "none")]
 mod panic;
 #[cfg(target_os = "none")]

@@ -1,0 +1,144 @@
+//! Finding the NIC to use, and starting it.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use uniperf_drivers::e1000::{self, E1000};
+use uniperf_drivers::nic::Nic;
+use uniperf_kernel::args::{Args, NicChoice};
+use uniperf_kernel::interrupts::{self, Delivery};
+use uniperf_kernel::mmio::Mmio;
+use uniperf_kernel::paging::MapError;
+use uniperf_kernel::pci::{self, ConfigPorts, Function};
+
+use crate::machine::BareMachine;
+use crate::say;
+
+/// PCI base class of network controllers.
+const NETWORK: u8 = 0x02;
+/// Where every NIC that has a driver keeps its registers.
+const REGISTERS_BAR: u8 = 0;
+
+/// A NIC that is running.
+pub struct Started {
+    /// Where it is.
+    pub function: Function,
+    /// Its driver.
+    pub nic: E1000<Mmio>,
+    /// How its interrupts arrive; `None` when it has to be polled.
+    pub delivery: Option<Delivery>,
+}
+
+/// Why a NIC was not started.
+enum Failure {
+    NoRegisters,
+    Map(MapError),
+    Driver(e1000::Error),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRegisters => f.write_str("the firmware gave its registers no address"),
+            Self::Map(error) => error.fmt(f),
+            Self::Driver(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Starts the NIC that `nic=` names, or else the first that a driver knows and
+/// that can be started. What is passed over is said on the console.
+pub fn start(args: &Args, machine: &mut BareMachine) -> Option<Started> {
+    let candidates = candidates();
+    let chosen = args.nic.as_ref().map(|choice| pick(choice, &candidates));
+    if let Some([]) = chosen.as_deref() {
+        say!("nic= names none of these; taking the first");
+    }
+    let order = match chosen {
+        Some(chosen) if !chosen.is_empty() => chosen,
+        _ => candidates,
+    };
+    let wanted_mac = match args.nic {
+        Some(NicChoice::Mac(mac)) => Some(mac),
+        _ => None,
+    };
+    let mut passed_over = None;
+    for function in order {
+        match start_one(&function, args, machine) {
+            Ok(mut nic) if wanted_mac.is_some_and(|mac| nic.identity().mac.0 != mac) => {
+                nic.stop();
+                passed_over = passed_over.or(Some(function));
+            }
+            Ok(nic) => return Some(with_interrupt(function, nic)),
+            Err(failure) => say!("NIC {function} does not start: {failure}"),
+        }
+    }
+    let function = passed_over?;
+    say!("no NIC has the MAC address that nic= names; taking the first");
+    let nic = start_one(&function, args, machine).ok()?;
+    Some(with_interrupt(function, nic))
+}
+
+/// Every NIC that a driver knows, in PCI order. The others are named.
+fn candidates() -> Vec<Function> {
+    let mut known = Vec::new();
+    for function in pci::enumerate(ConfigPorts) {
+        match e1000::ids::find(function.vendor, function.device) {
+            Some(model) => {
+                say!("NIC {}: {function:?} {} (e1000)", known.len(), model.name);
+                known.push(function);
+            }
+            None if function.class == NETWORK => say!("no driver for the NIC {function:?}"),
+            None => {}
+        }
+    }
+    known
+}
+
+/// The candidates that `choice` may mean. A MAC address is only known of a NIC
+/// that was started, so it may mean any of them.
+fn pick(choice: &NicChoice, candidates: &[Function]) -> Vec<Function> {
+    candidates
+        .iter()
+        .enumerate()
+        .filter(|(index, function)| match choice {
+            NicChoice::Index(wanted) => index == wanted,
+            NicChoice::Pci {
+                bus,
+                device,
+                function: number,
+            } => function.location() == (*bus, *device, *number),
+            NicChoice::Driver(name) => name == "e1000",
+            NicChoice::Mac(_) => true,
+        })
+        .map(|(_, function)| *function)
+        .collect()
+}
+
+fn start_one(
+    function: &Function,
+    args: &Args,
+    machine: &mut BareMachine,
+) -> Result<E1000<Mmio>, Failure> {
+    let bar = function
+        .memory_bar(REGISTERS_BAR, ConfigPorts)
+        .ok_or(Failure::NoRegisters)?;
+    let registers = Mmio::map(bar).map_err(Failure::Map)?;
+    function.enable(ConfigPorts);
+    let default = e1000::Config::default();
+    let config = e1000::Config {
+        rx_ring: args.rx_ring.map_or(default.rx_ring, usize::from),
+        tx_ring: args.tx_ring.map_or(default.tx_ring, usize::from),
+        mtu: args.mtu.map_or(default.mtu, usize::from),
+    };
+    E1000::start(registers, machine, function.device, config).map_err(Failure::Driver)
+}
+
+fn with_interrupt(function: Function, nic: E1000<Mmio>) -> Started {
+    let delivery = interrupts::install_nic(&function, nic.interrupt(), true).ok();
+    Started {
+        function,
+        nic,
+        delivery,
+    }
+}
