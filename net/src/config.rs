@@ -1,0 +1,192 @@
+//! What can be set: plain data, with the defaults that the appliance boots with.
+
+use core::ops::RangeInclusive;
+
+use smoltcp::wire::{Ipv4Address, Ipv4Cidr};
+
+const KIB: usize = 1024;
+const MICROSECOND: u64 = 1_000;
+const SECOND: u64 = 1_000_000_000;
+
+/// The whole configuration of the stack and the receive loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Where the address comes from.
+    pub address: AddressConfig,
+    /// Largest IP packet in bytes; the NIC's own limit caps it.
+    pub mtu: usize,
+    /// Ports that data sockets are opened on when any port will do.
+    pub data_ports: RangeInclusive<u16>,
+    /// How the receive loop learns of frames.
+    pub rx_mode: RxMode,
+    /// Most frames that one poll handles (NAPI's weight).
+    pub weight: usize,
+    /// Frames after which receive descriptors go back to the ring; `None`
+    /// keeps the driver's own choice.
+    pub replenish: Option<usize>,
+    /// Most interrupts a second; 0 is no limit.
+    pub interrupts_per_second: u32,
+    /// Seeds sequence numbers, port choice and the flow hash; should differ on
+    /// every boot.
+    pub seed: u64,
+    /// What connections may take.
+    pub tcp: TcpConfig,
+    /// What datagrams may take.
+    pub udp: UdpConfig,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            address: AddressConfig::Dhcp,
+            mtu: 1500,
+            data_ports: 12866..=12999,
+            rx_mode: RxMode::default(),
+            weight: 64,
+            replenish: None,
+            interrupts_per_second: 0,
+            seed: 0,
+            tcp: TcpConfig::default(),
+            udp: UdpConfig::default(),
+        }
+    }
+}
+
+/// Where the address comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressConfig {
+    /// A DHCP server gives it.
+    Dhcp,
+    /// It is set by hand.
+    Static {
+        /// The address, with the length of its network's prefix.
+        cidr: Ipv4Cidr,
+        /// The default gateway.
+        gateway: Option<Ipv4Address>,
+    },
+}
+
+/// How the receive loop learns of frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RxMode {
+    /// Interrupts start polling; polling ends when the ring is empty.
+    Napi,
+    /// Polls for ever and never waits. The CPU is always busy.
+    Poll,
+    /// As `Napi`, but goes on polling until `hold_ns` have passed without
+    /// traffic. It saves an interrupt and a wake-up where the next frame is
+    /// near; the time spent polling counts as busy, so netperf's CPU figures
+    /// rise with it.
+    Adaptive {
+        /// Nanoseconds of silence after which the loop waits.
+        hold_ns: u64,
+    },
+}
+
+impl RxMode {
+    /// Adaptive polling's default: about what an interrupt, its exit from the
+    /// idle wait and its two register accesses cost. Polling for longer than
+    /// that costs more than it can save.
+    pub const DEFAULT_HOLD_NS: u64 = 10 * MICROSECOND;
+}
+
+impl Default for RxMode {
+    fn default() -> Self {
+        Self::Adaptive {
+            hold_ns: Self::DEFAULT_HOLD_NS,
+        }
+    }
+}
+
+/// What connections may take. Times are in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TcpConfig {
+    /// Connections that carry commands.
+    pub control: ClassConfig,
+    /// Connections that carry data.
+    pub data: ClassConfig,
+    /// Most connections whose handshake has not ended. One more pushes out the
+    /// oldest of them, so a flood of SYNs cannot keep others out.
+    pub half_open: usize,
+    /// A handshake that takes longer is given up.
+    pub half_open_timeout: u64,
+    /// A peer that is silent for so long is asked whether it is still there.
+    pub keep_alive: u64,
+    /// A peer that is silent for so long, though data, or a question whether it
+    /// is there, was sent to it, is taken for gone.
+    pub timeout: u64,
+    /// A connection that its service has let go of ends within this time.
+    pub linger: u64,
+    /// How long a connection's addresses are remembered after it has ended.
+    pub time_wait: u64,
+    /// Most ended connections that are remembered; the oldest are forgotten.
+    pub time_wait_entries: usize,
+}
+
+impl Default for TcpConfig {
+    fn default() -> Self {
+        Self {
+            control: ClassConfig {
+                count: 128,
+                rx_bytes: 8 * KIB,
+                tx_bytes: 8 * KIB,
+            },
+            data: ClassConfig {
+                count: 32,
+                rx_bytes: 256 * KIB,
+                tx_bytes: 256 * KIB,
+            },
+            half_open: 24,
+            half_open_timeout: 10 * SECOND,
+            keep_alive: 10 * SECOND,
+            timeout: 30 * SECOND,
+            linger: 20 * SECOND,
+            time_wait: 10 * SECOND,
+            time_wait_entries: 4096,
+        }
+    }
+}
+
+/// How many sockets of one kind there may be, and how large their buffers are.
+/// Buffers are allocated when first needed and then used over and over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassConfig {
+    /// Most sockets at a time.
+    pub count: usize,
+    /// Bytes of a socket's receive buffer.
+    pub rx_bytes: usize,
+    /// Bytes of a socket's transmit buffer.
+    pub tx_bytes: usize,
+}
+
+/// What datagrams may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UdpConfig {
+    /// UDP sockets.
+    pub sockets: ClassConfig,
+    /// Most datagrams that a socket holds in each direction.
+    pub packets: usize,
+    /// Datagrams that can be put together from fragments at a time, 64 KiB
+    /// each. One more pushes out the oldest.
+    pub reassembly_buffers: usize,
+    /// Nanoseconds after which an incomplete datagram is thrown away.
+    pub reassembly_timeout: u64,
+    /// Most ICMP "port unreachable" answers a second.
+    pub unreachable_per_second: u32,
+}
+
+impl Default for UdpConfig {
+    fn default() -> Self {
+        Self {
+            sockets: ClassConfig {
+                count: 32,
+                rx_bytes: 256 * KIB,
+                tx_bytes: 192 * KIB,
+            },
+            packets: 512,
+            reassembly_buffers: 8,
+            reassembly_timeout: 2 * SECOND,
+            unreachable_per_second: 1000,
+        }
+    }
+}

@@ -1,0 +1,567 @@
+//! The stack: sockets as services see them, and frames as the receive loop
+//! hands them in.
+//!
+//! A frame's way: [`Stack::receive`] finds the one socket set it concerns and
+//! lets smoltcp process it there; what that means to a service is queued as an
+//! [`Event`]; the service reads and writes in place; [`Stack::egress`] lets the
+//! sockets that have something to say send it. Sockets that nothing happened to
+//! are not looked at.
+
+mod egress;
+mod ingress;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::ops::RangeInclusive;
+
+use hashbrown::HashMap;
+use smoltcp::iface::{self, Interface, SocketSet};
+use smoltcp::phy::DeviceCapabilities;
+use smoltcp::socket::{tcp, udp};
+use smoltcp::time::Instant;
+use smoltcp::wire::{EthernetAddress, Ipv4Cidr};
+use uniperf_drivers::nic::MacAddress;
+
+use crate::address::{Addressing, Notice};
+use crate::config::Config;
+use crate::counters::StackCounters;
+use crate::device::{Described, shape};
+use crate::flows::{Flows, Phase};
+use crate::frame::{ETHERNET_HEADER, Station};
+use crate::hash::FlowHash;
+use crate::rate::RateLimit;
+use crate::reassembly::Reassembly;
+use crate::services::Event;
+use crate::time_wait::TimeWait;
+use crate::timers::Timers;
+use crate::udp::UdpSockets;
+
+/// A VLAN tag's bytes: frames may be longer by so much than the MTU says.
+const VLAN_TAG: usize = 4;
+
+/// Names a connection until it has ended. A name is not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlowId {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+}
+
+/// Names a UDP socket until it is closed. A name is not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct UdpId {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+}
+
+/// Names a listener until it is taken down. A name is not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ListenerId {
+    port: u16,
+    serial: u32,
+}
+
+impl ListenerId {
+    pub(crate) const NONE: Self = Self { port: 0, serial: 0 };
+
+    /// The port that is listened on.
+    pub fn port(self) -> u16 {
+        self.port
+    }
+}
+
+/// Who is told what happens to a socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// The service's number: its place in the loop's list.
+    pub service: u8,
+    /// Comes back with each event; the service's own.
+    pub token: u32,
+}
+
+/// What a connection is for, which decides how large its buffers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketClass {
+    /// Commands: small.
+    Control,
+    /// Data: large.
+    Data,
+}
+
+/// Why a socket could not be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// The port is taken.
+    PortInUse,
+    /// All data ports are taken.
+    NoPortFree,
+    /// All sockets are taken; their number is a matter of configuration.
+    NoSocketFree,
+}
+
+impl core::fmt::Display for OpenError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            OpenError::PortInUse => "the port is in use",
+            OpenError::NoPortFree => "all data ports are in use (see ports=)",
+            OpenError::NoSocketFree => "all sockets are in use",
+        })
+    }
+}
+
+impl core::error::Error for OpenError {}
+
+#[derive(Clone, Copy)]
+struct Listener {
+    id: ListenerId,
+    class: SocketClass,
+    owner: Owner,
+}
+
+/// The sockets and everything below them, down to the NIC.
+pub struct Stack {
+    interface: Box<Interface>,
+    shape: DeviceCapabilities,
+    station: Station,
+    mtu: usize,
+
+    /// The DHCP client. ARP, ICMP and what belongs to no socket go here too.
+    common: SocketSet<'static>,
+    /// A set without sockets, to drive the interface's own work.
+    nobody: SocketSet<'static>,
+    flows: Flows,
+    time_wait: TimeWait,
+    udp: UdpSockets,
+    listeners: HashMap<u16, Listener, FlowHash>,
+    next_serial: u32,
+    data_ports: RangeInclusive<u16>,
+    next_port: u16,
+    addressing: Addressing,
+    linger: u64,
+    reassembly: Reassembly,
+    unreachable: RateLimit,
+
+    /// Slots (see [`Slot`]) that may have something to send.
+    turn: VecDeque<u32>,
+    common_place: Place,
+    /// Slots that wait for the peer's station address.
+    unresolved: Vec<u32>,
+    timers: Timers,
+    events: VecDeque<(u8, Event)>,
+    notices: VecDeque<Notice>,
+
+    now: Instant,
+    now_ns: u64,
+    /// Descriptors kept for answers to received frames.
+    reserve: usize,
+    counters: StackCounters,
+}
+
+/// Where a socket set stands with regard to its turn to send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// It waits for its turn.
+    queued: bool,
+    /// It waits for the peer's station address.
+    unresolved: bool,
+}
+
+/// A socket set that can be driven, by a number: what the queue of turns and
+/// the timers know it by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    Common,
+    Udp(u32),
+    Tcp(u32),
+}
+
+impl Stack {
+    /// A stack for a station. `max_mtu` is the NIC's limit, and `transmit_ring`
+    /// how many frames its transmit ring holds.
+    ///
+    /// Needs about 150 KiB of stack for a moment: smoltcp's interface holds a
+    /// 64 KiB buffer and is moved once.
+    pub fn new(
+        config: &Config,
+        mac: MacAddress,
+        max_mtu: usize,
+        transmit_ring: usize,
+        now: u64,
+    ) -> Self {
+        let mtu = config.mtu.min(max_mtu);
+        let shape = shape(mtu);
+        let instant = to_instant(now);
+        let mut setup = iface::Config::new(EthernetAddress(mac.0).into());
+        setup.random_seed = config.seed;
+        let mut interface = Box::new(Interface::new(setup, &mut Described(&shape), instant));
+        let mut common = SocketSet::new(Vec::new());
+        let addressing = Addressing::new(&config.address, &mut interface, &mut common, now);
+        let hash = FlowHash::new(config.seed);
+        let mut stack = Self {
+            interface,
+            shape,
+            station: Station {
+                mac,
+                longest: ETHERNET_HEADER + VLAN_TAG + mtu,
+            },
+            mtu,
+            common,
+            nobody: SocketSet::new(Vec::new()),
+            flows: Flows::new(&config.tcp, hash),
+            time_wait: TimeWait::new(config.tcp.time_wait_entries, config.tcp.time_wait, hash),
+            udp: UdpSockets::new(&config.udp, hash),
+            listeners: HashMap::with_hasher(hash),
+            next_serial: 1,
+            data_ports: config.data_ports.clone(),
+            next_port: *config.data_ports.start(),
+            addressing,
+            linger: config.tcp.linger,
+            reassembly: Reassembly::new(
+                config.udp.reassembly_buffers,
+                config.udp.reassembly_timeout,
+            ),
+            unreachable: RateLimit::new(config.udp.unreachable_per_second),
+            turn: VecDeque::with_capacity(64),
+            common_place: Place::default(),
+            unresolved: Vec::new(),
+            timers: Timers::default(),
+            events: VecDeque::with_capacity(64),
+            notices: VecDeque::new(),
+            now: instant,
+            now_ns: now,
+            reserve: config.weight.min(transmit_ring / 4),
+            counters: StackCounters::default(),
+        };
+        stack.queue(Slot::Common);
+        stack
+    }
+
+    /// Listens on a port. Any number of connections can be made to it.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::PortInUse`].
+    pub fn listen_tcp(
+        &mut self,
+        port: u16,
+        class: SocketClass,
+        owner: Owner,
+    ) -> Result<ListenerId, OpenError> {
+        if port == 0 || self.listeners.contains_key(&port) {
+            return Err(OpenError::PortInUse);
+        }
+        let id = ListenerId {
+            port,
+            serial: self.next_serial,
+        };
+        self.next_serial = self.next_serial.wrapping_add(1);
+        self.listeners.insert(port, Listener { id, class, owner });
+        Ok(id)
+    }
+
+    /// Listens on a data port that is free. Ports come in turn, so that one is
+    /// not used again at once.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::NoPortFree`].
+    pub fn listen_tcp_any(
+        &mut self,
+        class: SocketClass,
+        owner: Owner,
+    ) -> Result<ListenerId, OpenError> {
+        let port = self.free_port(|stack, port| !stack.listeners.contains_key(&port))?;
+        self.listen_tcp(port, class, owner)
+    }
+
+    /// Stops listening. Connections that were accepted go on; those whose
+    /// handshake goes on are reset.
+    pub fn unlisten(&mut self, listener: ListenerId) {
+        let known = self.listeners.get(&listener.port);
+        if known.is_none_or(|known| known.id != listener) {
+            return;
+        }
+        self.listeners.remove(&listener.port);
+        while let Some(slot) = self.flows.half_open_of(listener) {
+            self.flows.established(slot);
+            self.abort_slot(slot);
+        }
+    }
+
+    /// The socket of a connection, to read from and write to. Its turn to send
+    /// comes when the service returns. `None` when the connection has ended.
+    pub fn tcp(&mut self, flow: FlowId) -> Option<&mut tcp::Socket<'static>> {
+        self.flows.owned(flow)?;
+        self.queue(Slot::Tcp(flow.slot));
+        Some(self.flows.at(flow.slot).socket_mut())
+    }
+
+    /// Gives a connection another token, or to another service.
+    pub fn set_owner(&mut self, flow: FlowId, owner: Owner) {
+        if let Some(flow) = self.flows.owned(flow) {
+            flow.owner = owner;
+        }
+    }
+
+    /// Lets go of a connection: what was queued is still sent, then it is
+    /// closed, within [`TcpConfig::linger`](crate::config::TcpConfig::linger).
+    /// If data waits unread, or comes later, it is reset, as RFC 9293 section
+    /// 3.6 asks. There are no more events.
+    pub fn release(&mut self, flow: FlowId) {
+        let limit = self.now_ns.saturating_add(self.linger);
+        let slot = flow.slot;
+        let Some(flow) = self.flows.owned(flow) else {
+            return;
+        };
+        if flow.phase == Phase::Ended {
+            flow.phase = Phase::Over;
+        } else if flow.socket().can_recv() {
+            return self.abort_slot(slot);
+        } else {
+            flow.socket_mut().close();
+            flow.phase = Phase::Released;
+            flow.limit = limit;
+        }
+        self.queue(Slot::Tcp(slot));
+    }
+
+    /// Resets a connection. There are no more events.
+    pub fn abort(&mut self, flow: FlowId) {
+        let slot = flow.slot;
+        match self.flows.owned(flow) {
+            Some(flow) if flow.phase == Phase::Ended => {
+                flow.phase = Phase::Over;
+                self.queue(Slot::Tcp(slot));
+            }
+            Some(_) => self.abort_slot(slot),
+            None => {}
+        }
+    }
+
+    /// Opens a UDP socket on a port, or on any free data port.
+    ///
+    /// # Errors
+    ///
+    /// Any [`OpenError`].
+    pub fn open_udp(&mut self, port: Option<u16>, owner: Owner) -> Result<UdpId, OpenError> {
+        let port = match port {
+            Some(0) => return Err(OpenError::PortInUse),
+            Some(port) if self.udp.find(port).is_some() => return Err(OpenError::PortInUse),
+            Some(port) => port,
+            None => self.free_port(|stack, port| stack.udp.find(port).is_none())?,
+        };
+        let slot = self.udp.open(port, owner).ok_or(OpenError::NoSocketFree)?;
+        Ok(self.udp.id(slot))
+    }
+
+    /// The port that a UDP socket is bound to.
+    pub fn udp_port(&mut self, socket: UdpId) -> Option<u16> {
+        let slot = self.udp.owned(socket)?;
+        Some(self.udp.at(slot).port())
+    }
+
+    /// A UDP socket, to receive from and send with. Its turn to send comes when
+    /// the service returns. `None` when it was closed.
+    pub fn udp(&mut self, socket: UdpId) -> Option<&mut udp::Socket<'static>> {
+        let slot = self.udp.owned(socket)?;
+        self.queue(Slot::Udp(slot));
+        Some(self.udp.at(slot).socket_mut())
+    }
+
+    /// Asks for one [`Event::Datagrams`] when datagrams have left and made room.
+    pub fn udp_want_room(&mut self, socket: UdpId) {
+        if let Some(slot) = self.udp.owned(socket) {
+            self.udp.at(slot).wants_room = true;
+        }
+    }
+
+    /// Closes a UDP socket. What was queued is still sent; what has come and
+    /// was not read is gone.
+    pub fn close_udp(&mut self, socket: UdpId) {
+        if let Some(slot) = self.udp.owned(socket) {
+            self.udp.close(slot);
+            self.queue(Slot::Udp(slot));
+        }
+    }
+
+    /// The present address.
+    pub fn address(&self) -> Option<Ipv4Cidr> {
+        self.addressing.current()
+    }
+
+    /// Largest IP packet in bytes.
+    pub fn mtu(&self) -> usize {
+        self.mtu
+    }
+
+    /// When the present batch of frames was taken, in nanoseconds.
+    pub fn now(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> StackCounters {
+        StackCounters {
+            dhcp_renewals: self.addressing.renewals,
+            drop_reassembly_timeout: self.reassembly.timeouts,
+            drop_reassembly_evicted: self.reassembly.evictions,
+            ..self.counters
+        }
+    }
+
+    /// Visits the counters that say what is in use now.
+    pub fn resting(&self, visit: &mut dyn FnMut(&str, u64)) {
+        visit("rest.sockets_free", self.flows.free_sockets() as u64);
+        visit("rest.buffers_free", self.reassembly.free() as u64);
+        visit("rest.flows", self.flows.len() as u64);
+        visit("rest.time_wait", self.time_wait.len() as u64);
+        visit("rest.udp_sockets", self.udp.len() as u64);
+        visit("rest.listeners", self.listeners.len() as u64);
+    }
+
+    /// Visits the sockets in use, one line each.
+    pub fn sockets(&self, visit: &mut dyn FnMut(core::fmt::Arguments<'_>)) {
+        let mut ports: Vec<u16> = self.listeners.keys().copied().collect();
+        ports.sort_unstable();
+        for port in ports {
+            visit(format_args!("tcp *:{port} LISTEN"));
+        }
+        for (_, flow) in self.flows.iter() {
+            let (socket, name) = (flow.socket(), flow.tuple);
+            visit(format_args!(
+                "tcp {}:{} {}:{} {} received {} to send {}",
+                name.local,
+                name.local_port,
+                name.remote,
+                name.remote_port,
+                socket.state(),
+                socket.recv_queue(),
+                socket.send_queue(),
+            ));
+        }
+        for socket in self.udp.iter() {
+            let (port, socket) = (socket.port(), socket.socket());
+            visit(format_args!(
+                "udp *:{port} received {} to send {}",
+                socket.recv_queue(),
+                socket.send_queue(),
+            ));
+        }
+    }
+
+    /// Sets the clock for what follows.
+    pub(crate) fn set_now(&mut self, now: u64) {
+        self.now_ns = now;
+        self.now = to_instant(now);
+    }
+
+    /// The link came up.
+    pub(crate) fn link_up(&mut self) {
+        self.addressing.link_up(&mut self.common, self.now_ns);
+        self.queue(Slot::Common);
+    }
+
+    /// The next thing that happened to the address.
+    pub(crate) fn next_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    /// The next thing that happened to a service's socket, and the service.
+    pub(crate) fn next_event(&mut self) -> Option<(u8, Event)> {
+        while let Some((service, event)) = self.events.pop_front() {
+            if self.still_holds(&event) {
+                return Some((service, event));
+            }
+        }
+        None
+    }
+
+    /// Whether a service is to be told something.
+    pub(crate) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Whether the service still has what the event is about.
+    fn still_holds(&mut self, event: &Event) -> bool {
+        match *event {
+            Event::Accepted { flow, .. } | Event::PeerClosed { flow, .. } => {
+                self.flows.owned(flow).is_some()
+            }
+            Event::Touched { flow, .. } => {
+                let flow = self.flows.owned(flow);
+                flow.is_some_and(|flow| core::mem::take(&mut flow.touched))
+            }
+            Event::Closed { flow, .. } => {
+                let Some(ended) = self.flows.owned(flow) else {
+                    return false;
+                };
+                ended.end_told = true;
+                self.queue(Slot::Tcp(flow.slot));
+                true
+            }
+            Event::Datagrams { socket, .. } => {
+                let slot = self.udp.owned(socket);
+                slot.is_some_and(|slot| core::mem::take(&mut self.udp.at(slot).touched))
+            }
+        }
+    }
+
+    fn abort_slot(&mut self, slot: u32) {
+        self.counters.broken += 1;
+        let flow = self.flows.at(slot);
+        flow.socket_mut().abort();
+        flow.phase = Phase::Aborted;
+        self.queue(Slot::Tcp(slot));
+    }
+
+    /// Gives a socket set a turn to send.
+    fn queue(&mut self, slot: Slot) {
+        if !core::mem::replace(&mut self.place(slot).queued, true) {
+            self.turn.push_back(self.number(slot));
+        }
+    }
+
+    fn place(&mut self, slot: Slot) -> &mut Place {
+        match slot {
+            Slot::Common => &mut self.common_place,
+            Slot::Udp(slot) => &mut self.udp.at(slot).place,
+            Slot::Tcp(slot) => &mut self.flows.at(slot).place,
+        }
+    }
+
+    fn number(&self, slot: Slot) -> u32 {
+        match slot {
+            Slot::Common => 0,
+            Slot::Udp(slot) => 1 + slot,
+            Slot::Tcp(slot) => 1 + self.udp.limit() as u32 + slot,
+        }
+    }
+
+    fn slot(&self, number: u32) -> Slot {
+        let udp = self.udp.limit() as u32;
+        match number {
+            0 => Slot::Common,
+            number if number <= udp => Slot::Udp(number - 1),
+            number => Slot::Tcp(number - 1 - udp),
+        }
+    }
+
+    fn free_port(&mut self, is_free: impl Fn(&Self, u16) -> bool) -> Result<u16, OpenError> {
+        for _ in self.data_ports.clone() {
+            let port = self.next_port;
+            self.next_port = match port {
+                last if last == *self.data_ports.end() => *self.data_ports.start(),
+                port => port + 1,
+            };
+            if is_free(self, port) {
+                return Ok(port);
+            }
+        }
+        Err(OpenError::NoPortFree)
+    }
+}
+
+/// smoltcp counts microseconds.
+fn to_instant(nanoseconds: u64) -> Instant {
+    Instant::from_micros((nanoseconds / 1000) as i64)
+}

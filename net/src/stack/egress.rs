@@ -1,0 +1,287 @@
+//! Frames out: those sockets that have something to say, in turn.
+
+use smoltcp::iface::{PollResult, SocketSet};
+use smoltcp::socket::tcp::State;
+use uniperf_drivers::nic::Transmit;
+
+use super::{Slot, Stack};
+use crate::device::Port;
+use crate::flows::{NEVER, Phase};
+use crate::services::Event;
+use crate::udp::UdpPhase;
+
+/// Frames that a socket sends before the next one has its turn.
+const QUANTUM: usize = 32;
+
+/// What came of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// Nothing is left to send now; the socket is to be asked again at this
+    /// time, in smoltcp's microseconds.
+    Done(Option<i64>),
+    /// The quantum was used up.
+    More,
+    /// The ring is full.
+    RingFull,
+    /// The peer's station address is not known yet; a question was sent.
+    Unresolved(Option<i64>),
+}
+
+impl Stack {
+    /// Gives a turn to every socket whose deadline has come.
+    pub(crate) fn run_timers(&mut self) {
+        let now = self.now.total_micros();
+        while let Some(number) = self.timers.pop_due(now) {
+            let slot = self.slot(number);
+            self.queue(slot);
+        }
+        self.time_wait.expire(self.now_ns);
+        self.reassembly.expire(self.now_ns);
+        if self
+            .addressing
+            .deadline()
+            .is_some_and(|at| at <= self.now_ns)
+        {
+            self.queue(Slot::Common);
+        }
+    }
+
+    /// When [`run_timers`](Self::run_timers) has something to do, in
+    /// nanoseconds. `None` if nothing but a frame can start anything.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        let sockets = self
+            .timers
+            .next()
+            .map(|at| (at.max(0) as u64).saturating_mul(1000));
+        let others = [
+            sockets,
+            self.time_wait.deadline(),
+            self.reassembly.deadline(),
+            self.addressing.deadline(),
+        ];
+        others.into_iter().flatten().min()
+    }
+
+    /// Lets the sockets whose turn it is send. Returns whether the ring was too
+    /// full for some.
+    pub(crate) fn egress<T: Transmit>(&mut self, tx: &mut T) -> bool {
+        while let Some(number) = self.turn.pop_front() {
+            let slot = self.slot(number);
+            self.place(slot).queued = false;
+            let turn = match slot {
+                Slot::Common => self.turn_of_common(tx),
+                Slot::Udp(slot) => self.turn_of_udp(slot, tx),
+                Slot::Tcp(slot) => self.turn_of_flow(slot, tx),
+            };
+            match turn {
+                Turn::Done(at) => self.arm(number, at),
+                Turn::Unresolved(at) => {
+                    self.arm(number, at);
+                    if !core::mem::replace(&mut self.place(slot).unresolved, true) {
+                        self.unresolved.push(number);
+                    }
+                }
+                Turn::More => self.queue(slot),
+                Turn::RingFull => {
+                    self.place(slot).queued = true;
+                    self.turn.push_front(number);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn arm(&mut self, number: u32, at: Option<i64>) {
+        if let Some(at) = at {
+            self.timers.arm(number, at);
+        }
+    }
+
+    fn turn_of_common<T: Transmit>(&mut self, tx: &mut T) -> Turn {
+        let turn = self.drive(Slot::Common, tx);
+        let before = self.addressing.current();
+        let notice = self
+            .addressing
+            .update(&mut self.interface, &mut self.common, self.now_ns);
+        self.notices.extend(notice);
+        if self.addressing.current() != before {
+            // Connections from an address that is gone end.
+            let slots: alloc::vec::Vec<u32> = self.flows.iter().map(|(slot, _)| slot).collect();
+            for slot in slots {
+                self.queue(Slot::Tcp(slot));
+            }
+        }
+        turn
+    }
+
+    fn turn_of_udp<T: Transmit>(&mut self, slot: u32, tx: &mut T) -> Turn {
+        let before = self.udp.at(slot).socket().send_queue();
+        let turn = self.drive(Slot::Udp(slot), tx);
+        let id = self.udp.id(slot);
+        let udp = self.udp.at(slot);
+        let stuck = matches!(turn, Turn::Done(_) | Turn::Unresolved(_));
+        if udp.phase == UdpPhase::Closing && stuck {
+            self.udp.end(slot);
+        } else if udp.wants_room && udp.socket().send_queue() < before {
+            udp.wants_room = false;
+            if !core::mem::replace(&mut udp.touched, true) {
+                let event = Event::Datagrams {
+                    socket: id,
+                    token: udp.owner.token,
+                };
+                self.events.push_back((udp.owner.service, event));
+            }
+        }
+        turn
+    }
+
+    fn turn_of_flow<T: Transmit>(&mut self, slot: u32, tx: &mut T) -> Turn {
+        if self.flows.at(slot).phase == Phase::Free {
+            return Turn::Done(None);
+        }
+        if self.flows.at(slot).limit <= self.now_ns {
+            self.give_up(slot);
+            if self.flows.at(slot).phase == Phase::Free {
+                return Turn::Done(None);
+            }
+        }
+        let turn = self.drive(Slot::Tcp(slot), tx);
+        self.settle(slot, false);
+        match turn {
+            Turn::Done(at) => self.rest(slot, at),
+            turn => turn,
+        }
+    }
+
+    /// A connection has nothing more to send now: decides when to look again,
+    /// and whether it is over.
+    fn rest(&mut self, slot: u32, at: Option<i64>) -> Turn {
+        let flow = self.flows.at(slot);
+        match flow.phase {
+            Phase::Free => Turn::Done(None),
+            Phase::Aborted => {
+                self.flows.end(slot);
+                Turn::Done(None)
+            }
+            Phase::Ended if !flow.end_told => Turn::Done(None),
+            Phase::Ended | Phase::Over => {
+                let soon = self.now.total_micros() + LATE_ACKNOWLEDGEMENT;
+                if at.is_some_and(|at| at < soon) {
+                    return Turn::Done(at);
+                }
+                let flow = self.flows.at(slot);
+                let (tuple, peer_end) = (flow.tuple, flow.peer_end);
+                if flow.state == State::TimeWait {
+                    self.time_wait.insert(tuple, peer_end, self.now_ns);
+                }
+                self.flows.end(slot);
+                Turn::Done(None)
+            }
+            Phase::HalfOpen | Phase::Open | Phase::Released if flow.limit != NEVER => {
+                let limit = flow.limit.div_ceil(1000) as i64;
+                Turn::Done(Some(at.map_or(limit, |at| at.min(limit))))
+            }
+            Phase::HalfOpen | Phase::Open | Phase::Released => Turn::Done(at),
+        }
+    }
+
+    /// Patience with a connection has ended.
+    fn give_up(&mut self, slot: u32) {
+        match self.flows.at(slot).phase {
+            Phase::HalfOpen => {
+                self.counters.half_open_timeouts += 1;
+                self.flows.end(slot);
+            }
+            Phase::Released => {
+                self.abort_slot(slot);
+            }
+            _ => {}
+        }
+    }
+
+    /// Lets a socket set send up to [`QUANTUM`] frames.
+    fn drive<T: Transmit>(&mut self, slot: Slot, tx: &mut T) -> Turn {
+        // smoltcp cuts one datagram at a time, and forgets it when another is
+        // to be cut before all of it has been sent.
+        if matches!(slot, Slot::Udp(_)) && !self.finish_datagram(tx) {
+            return Turn::RingFull;
+        }
+        for _ in 0..QUANTUM {
+            let (result, asked, refused) = self.poll_egress(slot, tx);
+            if refused {
+                return Turn::RingFull;
+            }
+            let at = self.next_of(slot);
+            if result == PollResult::None {
+                return match asked {
+                    // It wanted to send and did not: see `device::Port`.
+                    true => Turn::Unresolved(at),
+                    false => Turn::Done(at),
+                };
+            }
+            if matches!(slot, Slot::Udp(_)) && !self.finish_datagram(tx) {
+                return Turn::RingFull;
+            }
+            if at.is_none_or(|at| at > self.now.total_micros()) {
+                return Turn::Done(at);
+            }
+        }
+        Turn::More
+    }
+
+    /// Sends the rest of a datagram that is being cut. Returns whether all of
+    /// it is in the ring.
+    fn finish_datagram<T: Transmit>(&mut self, tx: &mut T) -> bool {
+        while self.interface.poll_at(self.now, &self.nobody).is_some() {
+            let mut port = Port {
+                frame: None,
+                tx: &mut *tx,
+                reserve: self.reserve,
+                counters: &mut self.counters,
+                shape: &self.shape,
+                asked: false,
+                refused: false,
+            };
+            self.interface
+                .poll_egress(self.now, &mut port, &mut self.nobody);
+            if port.refused {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn poll_egress<T: Transmit>(&mut self, slot: Slot, tx: &mut T) -> (PollResult, bool, bool) {
+        let sockets = match slot {
+            Slot::Common => &mut self.common,
+            Slot::Udp(slot) => &mut self.udp.at(slot).sockets,
+            Slot::Tcp(slot) => &mut self.flows.at(slot).sockets,
+        };
+        let mut port = Port {
+            frame: None,
+            tx,
+            reserve: self.reserve,
+            counters: &mut self.counters,
+            shape: &self.shape,
+            asked: false,
+            refused: false,
+        };
+        let result = self.interface.poll_egress(self.now, &mut port, sockets);
+        (result, port.asked, port.refused)
+    }
+
+    /// When a socket set wants its next turn, in smoltcp's microseconds.
+    fn next_of(&mut self, slot: Slot) -> Option<i64> {
+        let sockets: &SocketSet<'static> = match slot {
+            Slot::Common => &self.common,
+            Slot::Udp(slot) => &self.udp.at(slot).sockets,
+            Slot::Tcp(slot) => &self.flows.at(slot).sockets,
+        };
+        let at = self.interface.poll_at(self.now, sockets);
+        at.map(|at| at.total_micros())
+    }
+}
+
+/// An acknowledgement is late by less than this, in microseconds.
+const LATE_ACKNOWLEDGEMENT: i64 = 1_000_000;

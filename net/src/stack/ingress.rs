@@ -1,0 +1,315 @@
+//! Frames in: each to the one socket set it concerns.
+
+use smoltcp::socket::tcp::State;
+use smoltcp::wire::{IpEndpoint, Ipv4Address};
+use uniperf_drivers::nic::{RxChecksum, RxFrame, Transmit};
+
+use super::{Slot, Stack};
+use crate::answers;
+use crate::device::Port;
+use crate::flows::Phase;
+use crate::frame::{Drop, Fragment, Kind, TcpFrame, UdpFrame};
+use crate::reassembly::Outcome;
+use crate::services::{Ending, Event};
+use crate::time_wait::Answer;
+
+impl Stack {
+    /// Takes a frame. What answers it at once goes into the transmit ring,
+    /// where there must be room for one frame.
+    pub(crate) fn receive<T: Transmit>(&mut self, frame: RxFrame<'_>, tx: &mut T) {
+        self.counters.rx_frames += 1;
+        self.counters.rx_bytes += frame.bytes.len() as u64;
+        match self.station.look(&frame) {
+            Ok(Kind::Fragment(fragment)) => self.take_fragment(&fragment, tx),
+            Ok(kind) => self.deliver(kind, frame.bytes, tx),
+            Err(reason) => self.count_drop(reason),
+        }
+    }
+
+    fn deliver<T: Transmit>(&mut self, kind: Kind<'_>, frame: &[u8], tx: &mut T) {
+        match kind {
+            Kind::Tcp(segment) => self.deliver_tcp(&segment, frame, tx),
+            Kind::Udp(datagram) => self.deliver_udp(&datagram, frame, tx),
+            Kind::Arp => {
+                self.process(Slot::Common, frame, tx);
+                self.resolved();
+            }
+            Kind::OtherIp | Kind::Fragment(_) => self.process(Slot::Common, frame, tx),
+        }
+    }
+
+    fn deliver_tcp<T: Transmit>(&mut self, segment: &TcpFrame, frame: &[u8], tx: &mut T) {
+        if let Some(slot) = self.flows.find(&segment.tuple) {
+            return self.feed(slot, segment, frame, tx);
+        }
+        match self.time_wait.look(segment) {
+            Answer::Unknown => {}
+            Answer::Ignore => return,
+            Answer::Acknowledge => return self.acknowledge(segment, frame, tx),
+        }
+        match self.begin_flow(segment) {
+            Some(slot) => self.feed(slot, segment, frame, tx),
+            // Nobody's: smoltcp answers with a reset where one is due.
+            None => self.process(Slot::Common, frame, tx),
+        }
+    }
+
+    /// Lets a connection process a segment.
+    fn feed<T: Transmit>(&mut self, slot: u32, segment: &TcpFrame, frame: &[u8], tx: &mut T) {
+        if segment.flags.closes() {
+            self.flows.at(slot).peer_end = segment.end;
+        }
+        self.process(Slot::Tcp(slot), frame, tx);
+        self.settle(slot, true);
+        self.queue(Slot::Tcp(slot));
+    }
+
+    /// Makes a connection for a SYN to a port that is listened on.
+    fn begin_flow(&mut self, segment: &TcpFrame) -> Option<u32> {
+        if !segment.flags.opens() || !self.is_our_address(segment.tuple.local) {
+            return None;
+        }
+        let listener = *self.listeners.get(&segment.tuple.local_port)?;
+        if let Some(oldest) = self.flows.must_give_way(listener.class) {
+            self.flows.end(oldest);
+            self.counters.half_open_evicted += 1;
+        }
+        let slot = self.flows.begin(
+            segment.tuple,
+            listener.class,
+            listener.id,
+            listener.owner,
+            self.now_ns,
+        );
+        if slot.is_none() {
+            self.counters.refused += 1;
+        }
+        slot
+    }
+
+    /// Draws the conclusions from a connection's state after it was driven:
+    /// what its service is to be told, and whether it is over. `progress` says
+    /// that a segment came.
+    pub(super) fn settle(&mut self, slot: u32, progress: bool) {
+        let id = self.flows.id(slot);
+        let flow = self.flows.at(slot);
+        let before = flow.state;
+        let state = flow.socket().state();
+        flow.state = state;
+
+        if flow.phase == Phase::HalfOpen {
+            match state {
+                State::SynReceived => return,
+                // Reset, refused, or timed out. The service never knew of it.
+                State::Listen | State::Closed => return self.flows.end(slot),
+                _ => self.accept(slot),
+            }
+        }
+        let flow = self.flows.at(slot);
+        match flow.phase {
+            Phase::Open => {}
+            Phase::Released => return self.settle_released(slot, before),
+            _ => return,
+        }
+        let (service, token) = (flow.owner.service, flow.owner.token);
+        if progress && !core::mem::replace(&mut flow.touched, true) {
+            let event = Event::Touched { flow: id, token };
+            self.events.push_back((service, event));
+        }
+        let flow = self.flows.at(slot);
+        if has_received_fin(state) && !core::mem::replace(&mut flow.fin_told, true) {
+            let event = Event::PeerClosed { flow: id, token };
+            self.events.push_back((service, event));
+        }
+        if matches!(state, State::Closed | State::TimeWait) {
+            let how = ending(before, state);
+            self.count_ending(how);
+            self.flows.at(slot).phase = Phase::Ended;
+            let event = Event::Closed {
+                flow: id,
+                token,
+                how,
+            };
+            self.events.push_back((service, event));
+        }
+    }
+
+    /// A handshake has ended well: tells the service.
+    fn accept(&mut self, slot: u32) {
+        self.flows.established(slot);
+        self.counters.accepted += 1;
+        let id = self.flows.id(slot);
+        let flow = self.flows.at(slot);
+        let peer = IpEndpoint::new(flow.tuple.remote.into(), flow.tuple.remote_port);
+        let event = Event::Accepted {
+            flow: id,
+            listener: flow.listener,
+            peer,
+            token: flow.owner.token,
+        };
+        self.events.push_back((flow.owner.service, event));
+    }
+
+    /// As [`settle`](Self::settle), for a connection that its service has let
+    /// go of.
+    fn settle_released(&mut self, slot: u32, before: State) {
+        let flow = self.flows.at(slot);
+        let state = flow.state;
+        if matches!(state, State::Closed | State::TimeWait) {
+            flow.phase = Phase::Over;
+            self.count_ending(ending(before, state));
+        } else if flow.socket().can_recv() {
+            // RFC 9293 section 3.6: data that nobody will read.
+            self.abort_slot(slot);
+        }
+    }
+
+    fn deliver_udp<T: Transmit>(&mut self, datagram: &UdpFrame, frame: &[u8], tx: &mut T) {
+        let Some(slot) = self.udp.find(datagram.local_port) else {
+            // DHCP's answers are the common set's; all else is nobody's, and
+            // smoltcp tells the sender so.
+            if datagram.local_port == DHCP_CLIENT_PORT {
+                self.process(Slot::Common, frame, tx);
+                self.queue(Slot::Common);
+            } else if self.unreachable.allow(self.now_ns) {
+                self.process(Slot::Common, frame, tx);
+            } else {
+                self.counters.drop_udp_no_port += 1;
+            }
+            return;
+        };
+        let before = self.udp.at(slot).socket().recv_queue();
+        self.process(Slot::Udp(slot), frame, tx);
+        let id = self.udp.id(slot);
+        let socket = self.udp.at(slot);
+        if socket.socket().recv_queue() == before && datagram.payload > 0 {
+            self.counters.drop_udp_full += 1;
+        }
+        if !core::mem::replace(&mut socket.touched, true) {
+            let event = Event::Datagrams {
+                socket: id,
+                token: socket.owner.token,
+            };
+            self.events.push_back((socket.owner.service, event));
+        }
+    }
+
+    fn take_fragment<T: Transmit>(&mut self, fragment: &Fragment<'_>, tx: &mut T) {
+        self.counters.rx_fragments += 1;
+        let [.., a, b, c, d] = fragment.key.addresses;
+        if !self.is_our_address(Ipv4Address::new(a, b, c, d)) {
+            return self.count_drop(Drop::NotOurs);
+        }
+        match self.reassembly.add(fragment, self.now_ns) {
+            Outcome::Kept => {}
+            Outcome::Bad => self.counters.drop_fragments += 1,
+            Outcome::Complete(len) => {
+                self.counters.reassembled += 1;
+                let mut buffer = self.reassembly.take();
+                self.receive_whole(&mut buffer[..len], tx);
+                self.reassembly.recycle(buffer);
+            }
+        }
+    }
+
+    /// Takes a datagram that was put together from fragments.
+    fn receive_whole<T: Transmit>(&mut self, frame: &mut [u8], tx: &mut T) {
+        if answers::is_echo_request(frame) {
+            // smoltcp's fragmenter has one buffer, which may be in use.
+            let sent = answers::answer_echo(frame, self.mtu, tx, &mut self.counters);
+            if sent.is_err() {
+                self.counters.drop_tx_full += 1;
+            }
+            return;
+        }
+        let whole = RxFrame {
+            bytes: frame,
+            // The sum over the payload can only be taken now.
+            checksum: RxChecksum::IpGood,
+        };
+        match self.station.look_inside(&whole) {
+            Ok(kind) => self.deliver(kind, frame, tx),
+            Err(reason) => self.count_drop(reason),
+        }
+    }
+
+    /// Acknowledges a segment of a connection that has ended.
+    fn acknowledge<T: Transmit>(&mut self, segment: &TcpFrame, frame: &[u8], tx: &mut T) {
+        if answers::acknowledge(segment, frame, tx, &mut self.counters).is_err() {
+            self.counters.drop_tx_full += 1;
+        }
+    }
+
+    /// Lets smoltcp process a frame with one socket set.
+    fn process<T: Transmit>(&mut self, slot: Slot, frame: &[u8], tx: &mut T) {
+        let sockets = match slot {
+            Slot::Common => &mut self.common,
+            Slot::Udp(slot) => &mut self.udp.at(slot).sockets,
+            Slot::Tcp(slot) => &mut self.flows.at(slot).sockets,
+        };
+        let mut port = Port {
+            frame: Some(frame),
+            tx,
+            reserve: 0,
+            counters: &mut self.counters,
+            shape: &self.shape,
+            asked: false,
+            refused: false,
+        };
+        self.interface
+            .poll_ingress_single(self.now, &mut port, sockets);
+    }
+
+    /// Somebody told us a station address: those that wait for one try again.
+    fn resolved(&mut self) {
+        while let Some(number) = self.unresolved.pop() {
+            let slot = self.slot(number);
+            self.place(slot).unresolved = false;
+            self.queue(slot);
+        }
+    }
+
+    fn is_our_address(&self, address: Ipv4Address) -> bool {
+        let ours = self.addressing.current();
+        ours.is_some_and(|ours| ours.address() == address)
+    }
+
+    fn count_ending(&mut self, how: Ending) {
+        match how {
+            Ending::Orderly => self.counters.closed += 1,
+            Ending::Broken => self.counters.broken += 1,
+        }
+    }
+
+    fn count_drop(&mut self, reason: Drop) {
+        let counter = match reason {
+            Drop::Checksum => &mut self.counters.drop_checksum,
+            Drop::Truncated => &mut self.counters.drop_truncated,
+            Drop::Oversized => &mut self.counters.drop_oversized,
+            Drop::Malformed => &mut self.counters.drop_malformed,
+            Drop::NotOurs => &mut self.counters.drop_not_ours,
+            Drop::Protocol => &mut self.counters.drop_protocol,
+        };
+        *counter += 1;
+    }
+}
+
+/// RFC 2131's client port.
+const DHCP_CLIENT_PORT: u16 = 68;
+
+/// How a connection has ended that was in state `before` and now is in `state`.
+fn ending(before: State, state: State) -> Ending {
+    if state == State::TimeWait || before == State::LastAck {
+        Ending::Orderly
+    } else {
+        Ending::Broken
+    }
+}
+
+/// Whether the peer has said that it will send nothing more.
+fn has_received_fin(state: State) -> bool {
+    matches!(
+        state,
+        State::CloseWait | State::LastAck | State::Closing | State::TimeWait
+    )
+}
