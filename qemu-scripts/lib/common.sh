@@ -62,7 +62,7 @@ image_env() {
 
 # The target and the standard library's parts that the image is built for and with.
 # shellcheck disable=SC2034
-IMAGE_FLAGS=(--target x86_64-unknown-none -Zbuild-std=core,alloc -Zbuild-std-features=compiler-builtins-mem)
+IMAGE_FLAGS=(--target x86_64-unknown-none "-Zbuild-std=core,alloc" -Zbuild-std-features=compiler-builtins-mem)
 
 # Builds the image.
 build_image() {

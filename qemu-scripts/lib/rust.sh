@@ -32,8 +32,10 @@ need_components() {
     (cd "$ROOT" && cargo fmt --version) >/dev/null 2>&1 || missing+=(rustfmt)
     [ ${#missing[@]} -gt 0 ] || return 0
     say "asking rustup for ${missing[*]}"
-    have rustup && (cd "$ROOT" && timeout "$RUSTUP_TIMEOUT" rustup component add "${missing[@]}") ||
-        die "the tests need ${missing[*]} of Rust $RUST_VERSION: install them, with
+    if have rustup && (cd "$ROOT" && timeout "$RUSTUP_TIMEOUT" rustup component add "${missing[@]}"); then
+        return 0
+    fi
+    die "the tests need ${missing[*]} of Rust $RUST_VERSION: install them, with
     rustup component add ${missing[*]}
 where rustup's server can be reached"
 }

@@ -21,6 +21,8 @@ pub enum Command {
     Boot(BootOptions),
     /// Boot, run netperf, print its tables, power off.
     Run(RunOptions),
+    /// The same with a Linux guest: boot and stay, or with --run run netperf.
+    Linux(LinuxOptions),
 }
 
 /// What to boot, on what.
@@ -42,9 +44,9 @@ pub struct BootOptions {
     /// CPUs.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=255))]
     smp: u32,
-    /// Memory in MiB.
-    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
-    mem: u32,
+    /// Memory in MiB: 64, or 256 for Linux.
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
+    mem: Option<u32>,
     /// Count instructions: one takes one nanosecond.
     #[arg(long)]
     icount: bool,
@@ -64,7 +66,7 @@ impl BootOptions {
         }
     }
 
-    pub fn machine(&self) -> Machine {
+    pub fn machine(&self, memory: u32) -> Machine {
         let nics = match self.nic.as_slice() {
             [] => vec![NicModel::E1000],
             nics => nics.to_vec(),
@@ -73,7 +75,7 @@ impl BootOptions {
             nics,
             append: self.append.join(" "),
             smp: self.smp,
-            memory: self.mem,
+            memory: self.mem.unwrap_or(memory),
             icount: self.icount,
             machine: self.machine,
             accelerator: self.accel,
@@ -97,4 +99,14 @@ pub struct RunOptions {
     /// Arguments for netperf instead of the four tests.
     #[arg(last = true, value_name = "NETPERF-ARGS", allow_hyphen_values = true)]
     pub netperf: Vec<String>,
+}
+
+/// How to boot Linux, and whether to measure it.
+#[derive(Args, Debug)]
+pub struct LinuxOptions {
+    /// Run netperf as `run` does, and power off.
+    #[arg(long)]
+    pub run: bool,
+    #[command(flatten)]
+    pub options: RunOptions,
 }

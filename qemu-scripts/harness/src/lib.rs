@@ -21,6 +21,7 @@
 mod appliance;
 mod cleanup;
 mod counters;
+pub mod linux_guest;
 mod machine;
 mod namespace;
 mod netperf;

@@ -12,6 +12,7 @@ fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
         cli::Command::Boot(options) => run::boot(&options),
         cli::Command::Run(options) => run::run(&options),
+        cli::Command::Linux(options) => run::linux(&options),
     };
     match result {
         Ok(code) => code,

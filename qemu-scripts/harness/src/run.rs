@@ -7,28 +7,42 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::cli::{BootOptions, RunOptions};
+use crate::cli::{BootOptions, LinuxOptions, RunOptions};
+use uniperf_harness::linux_guest;
 use uniperf_harness::process::{self, Running};
 use uniperf_harness::{Appliance, BOOT_TIMEOUT, Image, Machine, Netperf, Network, Ready, Test};
 
 /// The four tests of the main job.
 const TESTS: [Test; 4] = [Test::TcpRr, Test::TcpStream, Test::TcpMaerts, Test::UdpRr];
+/// The appliance's memory in MiB.
+const MEMORY: u32 = 64;
 /// What one of them may take beyond its length.
 const SLACK: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 
 /// Boots and stays until the appliance ends or a signal comes.
 pub fn boot(options: &BootOptions) -> Result<ExitCode> {
-    let image = options.image()?;
-    let machine = options.machine();
+    stay(&options.image()?, &options.machine(MEMORY), options)
+}
+
+/// The Linux guest, to stay or to be measured.
+pub fn linux(options: &LinuxOptions) -> Result<ExitCode> {
+    let boot = &options.options.boot;
+    let (image, machine) = linux_guest::prepare(boot.machine(linux_guest::MEMORY))?;
+    if options.run {
+        return run_netperf(&image, &machine, &options.options);
+    }
+    stay(&image, &machine, boot)
+}
+
+fn stay(image: &Image, machine: &Machine, options: &BootOptions) -> Result<ExitCode> {
     let network = options.network()?;
-    introduce(&image, &machine, &network);
+    introduce(image, machine, &network);
     let echo = |bytes: &[u8]| {
         let mut stdout = std::io::stdout().lock();
         let _ = stdout.write_all(bytes).and_then(|()| stdout.flush());
     };
-    let mut appliance =
-        Appliance::start_with_echo(&image, &machine, network, Some(Box::new(echo)))?;
+    let mut appliance = Appliance::start_with_echo(image, machine, network, Some(Box::new(echo)))?;
     let mut console = appliance.console_input()?;
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
@@ -79,11 +93,14 @@ fn introduce(image: &Image, machine: &Machine, network: &Network) {
 
 /// Boots, runs netperf, powers off.
 pub fn run(options: &RunOptions) -> Result<ExitCode> {
-    let image = options.boot.image()?;
-    let machine = options.boot.machine();
+    let boot = &options.boot;
+    run_netperf(&boot.image()?, &boot.machine(MEMORY), options)
+}
+
+fn run_netperf(image: &Image, machine: &Machine, options: &RunOptions) -> Result<ExitCode> {
     let network = options.boot.network()?;
     eprintln!("uniperf: booting {}", image.path().display());
-    let mut appliance = Appliance::start(&image, &machine, network)?;
+    let mut appliance = Appliance::start(image, machine, network)?;
     let result = measure(&mut appliance, options);
     match &result {
         Ok(status) if status.success() => {}

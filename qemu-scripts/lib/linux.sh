@@ -1,0 +1,44 @@
+# shellcheck shell=bash
+# The Linux guest to compare with: Debian's kernel, and a RAM file system of
+# busybox, the e1000 driver and netserver. Sourced by setup.
+
+need_linux_peer() {
+    local folder=$CACHE/linux-peer new key version
+    local init=$ROOT/qemu-scripts/lib/linux-init
+    key=$(sha256sum "$init" "$ROOT/qemu-scripts/lib/linux.sh" "$(command -v netserver)" | sha256sum)
+    [ -f "$folder/key" ] && [ "$(<"$folder/key")" = "$key" ] && return 0
+
+    is_debian || die "the Linux guest is made of Debian's packages linux-image-amd64 and
+busybox-static; put a kernel as vmlinuz and a RAM file system as initrd into $folder"
+    say "making the Linux guest (downloads 70 MB, once)"
+    local kernel busybox metapackage
+    metapackage=$(download_package linux-image-amd64 "" main "") ||
+        die "there is no linux-image-amd64"
+    version=$(dpkg-deb -f "$metapackage" Depends | sed 's/ .*//')
+    kernel=$(download_package "$version" "" main "") || die "there is no $version"
+    busybox=$(download_package busybox-static "" main "") || die "there is no busybox-static"
+
+    new=$(temporary_folder)
+    mkdir -p "$new/kernel" "$new/root/bin" "$new/root/lib" "$new/peer"
+    dpkg-deb --fsys-tarfile "$kernel" |
+        tar -x -C "$new/kernel" --wildcards './boot/vmlinuz-*' '*/intel/e1000/e1000.ko*'
+    cp "$new"/kernel/boot/vmlinuz-* "$new/peer/vmlinuz"
+    dpkg-deb -x "$busybox" "$new/busybox"
+    cp "$(find "$new/busybox" -name busybox -type f -perm -100)" "$new/root/bin/busybox"
+    find "$new/kernel" -name 'e1000.ko*' -exec /usr/lib/apt/apt-helper cat-file {} + \
+        >"$new/root/lib/e1000.ko"
+    cp "$(command -v netserver)" "$new/root/bin/"
+    # netserver's libraries, at the paths it looks for them.
+    ldd "$(command -v netserver)" | grep -o '/[^ ]*' | while read -r library; do
+        mkdir -p "$new/root${library%/*}"
+        cp -L "$library" "$new/root$library"
+    done
+    install -m 755 "$init" "$new/root/init"
+    (cd "$new/root" && find . | "$new/root/bin/busybox" cpio -o -H newc) 2>/dev/null |
+        gzip -1 >"$new/peer/initrd"
+    printf '%s' "$key" >"$new/peer/key"
+    mkdir -p "$CACHE"
+    rm -rf "$folder" "$folder.new"
+    cp -r "$new/peer" "$folder.new"
+    mv "$folder.new" "$folder"
+}
