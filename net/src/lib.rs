@@ -9,6 +9,7 @@ pub mod address;
 pub mod config;
 pub mod counters;
 pub mod machine;
+pub mod netperf;
 pub mod services;
 pub mod stack;
 
