@@ -14,6 +14,15 @@ mod reset;
 pub mod rings;
 mod stats;
 
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod model_serial;
+#[cfg(test)]
+mod ring_tests;
+#[cfg(test)]
+mod tests;
+
 use core::fmt;
 
 use crate::hw::{OutOfDmaMemory, Platform, Registers};
@@ -43,7 +52,8 @@ const MIN_MTU: usize = 68;
 const HEADER: usize = 14;
 const TAG_AND_CRC: usize = 8;
 
-/// What the user may choose.
+/// What the user may choose. Rings are cut to what the NIC has, which
+/// [`Capabilities`] tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Descriptors in the receive ring: a multiple of 8.
@@ -72,13 +82,8 @@ pub enum Error {
     UnknownDevice(u16),
     /// The registers read as all ones.
     NotThere,
-    /// A ring size that the NIC cannot have.
-    RingSize {
-        /// Descriptors asked for.
-        asked: usize,
-        /// Most that the NIC has.
-        max: usize,
-    },
+    /// A ring of so many descriptors, which is not a multiple of 8.
+    RingSize(usize),
     /// An MTU that the NIC cannot have.
     Mtu {
         /// Bytes asked for.
@@ -109,10 +114,10 @@ impl fmt::Display for Error {
                 "the registers read as all ones: memory access is off in the PCI command \
                  register, or the NIC has fallen off the bus",
             ),
-            Self::RingSize { asked, max } => {
+            Self::RingSize(asked) => {
                 write!(
                     f,
-                    "a ring of {asked} descriptors: it must be a multiple of 8, 8 to {max}"
+                    "a ring of {asked} descriptors: it must be a multiple of 8, from 8"
                 )
             }
             Self::Mtu { asked, max } => {
@@ -194,7 +199,7 @@ impl<R: Registers> E1000<R> {
         config: Config,
     ) -> Result<Self, Error> {
         let model = ids::find(ids::VENDOR, device).ok_or(Error::UnknownDevice(device))?;
-        check(model, &config)?;
+        let config = check(model, config)?;
         if regs.read32(STATUS) == !0 {
             return Err(Error::NotThere);
         }
@@ -432,12 +437,12 @@ impl Watch {
     }
 }
 
-fn check(model: &Model, config: &Config) -> Result<(), Error> {
-    let max = model.max_ring();
+/// Checks what was chosen, and cuts it to what the NIC has.
+fn check(model: &Model, config: Config) -> Result<Config, Error> {
     for asked in [config.rx_ring, config.tx_ring] {
         // RDLEN and TDLEN count 128 bytes, which is 8 descriptors.
-        if asked == 0 || asked % 8 != 0 || asked > max {
-            return Err(Error::RingSize { asked, max });
+        if asked == 0 || !asked.is_multiple_of(8) {
+            return Err(Error::RingSize(asked));
         }
     }
     let max = model.max_mtu();
@@ -447,7 +452,11 @@ fn check(model: &Model, config: &Config) -> Result<(), Error> {
             max,
         });
     }
-    Ok(())
+    Ok(Config {
+        rx_ring: config.rx_ring.min(model.max_ring()),
+        tx_ring: config.tx_ring.min(model.max_ring()),
+        mtu: config.mtu,
+    })
 }
 
 /// The station address, and word 0x0f of the EEPROM.
