@@ -25,8 +25,10 @@
 //!    on the [`Test`] answers [`Step::Ended`].
 
 mod answer;
+mod client;
 pub mod cpu;
 pub mod report;
+pub mod server;
 pub mod session;
 pub mod spec;
 pub mod test;
@@ -34,6 +36,7 @@ pub mod wire;
 
 pub use cpu::Snapshot;
 pub use report::Report;
+pub use server::Server;
 pub use session::{Action, Host, Interface, PciIds, Session};
 pub use spec::{Errno, Limit, Open, Opened, Spec, Transport};
 pub use test::{Accept, Connection, Datagram, Step, Test};

@@ -1,0 +1,92 @@
+//! One NIC, one stack, and the services: wired together and run.
+
+use alloc::boxed::Box;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use uniperf_drivers::nic::Nic;
+use uniperf_kernel::boot::Machine;
+use uniperf_kernel::power;
+use uniperf_net::appliance::{self, Exit};
+use uniperf_net::netperf::wire::Text;
+use uniperf_net::netperf::{Host, Interface, PciIds, Server};
+use uniperf_net::services::Service;
+
+use crate::machine::BareMachine;
+use crate::nics::{self, Started};
+use crate::{say, settings};
+
+/// Runs the appliance until it is switched off.
+pub fn run(boot: &Machine) -> ! {
+    banner(boot);
+    let mut machine = BareMachine::default();
+    let Some(started) = nics::start(&boot.args, &mut machine) else {
+        power::stop(format_args!(
+            "no NIC that can be used; drivers are: e1000 (Intel 8254x and 82574L)"
+        ));
+    };
+    introduce(&started);
+    let config = settings::config(&boot.args, started.delivery.is_some());
+    let server = Server::new(host(boot, &started), &config);
+    let services: Vec<Box<dyn Service>> = alloc::vec![Box::new(server)];
+    match appliance::run(started.nic, machine, &config, services) {
+        Exit::PowerOff => power::off(),
+        Exit::Reboot => power::reboot(),
+    }
+}
+
+fn banner(boot: &Machine) {
+    uniperf_kernel::console::print(format_args!("\n"));
+    say!("version {}", env!("CARGO_PKG_VERSION"));
+    say!(
+        "booted by {}, {} MiB of memory, CPU at {} MHz",
+        boot.protocol,
+        boot.memory.div_ceil(1 << 20),
+        boot.tsc_hz / 1_000_000
+    );
+    for rejected in &boot.rejected {
+        say!("{rejected}");
+    }
+}
+
+fn introduce(started: &Started) {
+    let identity = started.nic.identity();
+    let (vendor, device) = identity.pci_id;
+    say!(
+        "using NIC {} {vendor:04x}:{device:04x} {} ({}), MAC {}",
+        started.function,
+        identity.model,
+        identity.driver,
+        identity.mac
+    );
+    match started.delivery {
+        Some(delivery) => say!("interrupts by {delivery}"),
+        None => say!("the NIC has no usable interrupt: polling it"),
+    }
+}
+
+/// What netperf is told about this end.
+fn host(boot: &Machine, started: &Started) -> Host {
+    let identity = started.nic.identity();
+    let (vendor, device) = identity.pci_id;
+    let slot = started.function.to_string();
+    
+    let cpu = alloc::format!("x86_64 at {} MHz", boot.tsc_hz / 1_000_000);
+    Host {
+        cpus: 1,
+        system_model: Text::new("uniperf"),
+        cpu_model: Text::new(&cpu),
+        interface: Interface {
+            driver: Text::new(identity.driver),
+            version: Text::new(env!("CARGO_PKG_VERSION")),
+            bus: Text::new(&slot),
+            slot: Text::new(&slot),
+            pci: Some(PciIds {
+                vendor,
+                device,
+                ..PciIds::default()
+            }),
+            ..Interface::default()
+        },
+    }
+}

@@ -1,0 +1,586 @@
+//! The netperf server as a service on the stack: [`Session`]s and their tests,
+//! tied to sockets.
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+
+use smoltcp::socket::{tcp, udp};
+use smoltcp::wire::{IpAddress, IpEndpoint};
+
+use super::client::{Client, DataSocket};
+use super::session::{Action, Host, Session};
+use super::spec::{Errno, Open, Opened, Transport};
+use super::test::{Accept, Datagram, Step};
+use super::wire::Text;
+use super::{Report, Snapshot};
+use crate::config::{ClassConfig, Config};
+use crate::machine::Machine;
+use crate::services::{Context, Event, Service};
+use crate::stack::{FlowId, ListenerId, OpenError, SocketClass, Stack};
+
+/// Where netperf looks for its server.
+pub const CONTROL_PORT: u16 = 12865;
+
+/// Clients at a time; one more is turned away. Each may hold a data socket.
+const MOST_CLIENTS: usize = 64;
+
+/// Datagrams handled before others get their turn.
+const DATAGRAMS_A_TURN: usize = 64;
+
+/// What a socket is to the server, packed into its owner's token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// The listener for control connections.
+    Listener,
+    /// A client's control connection.
+    Control(usize),
+    /// A client's data listener, UDP socket, or data connection.
+    Data(usize),
+}
+
+impl Role {
+    const DATA: u32 = 1 << 16;
+
+    fn token(self) -> u32 {
+        match self {
+            Role::Listener => u32::MAX,
+            Role::Control(client) => client as u32,
+            Role::Data(client) => client as u32 | Self::DATA,
+        }
+    }
+
+    fn from_token(token: u32) -> Self {
+        match token {
+            u32::MAX => Role::Listener,
+            _ if token & Self::DATA != 0 => Role::Data((token & !Self::DATA) as usize),
+            _ => Role::Control(token as usize),
+        }
+    }
+}
+
+/// Counts of what the server did.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    clients: u64,
+    turned_away: u64,
+    tests_started: u64,
+    tests_finished: u64,
+    tests_abandoned: u64,
+    refused: u64,
+    dropped: u64,
+}
+
+/// The netperf server.
+pub struct Server {
+    host: Host,
+    data_buffers: Buffers,
+    datagram_buffers: Buffers,
+    clients: Vec<Option<Client>>,
+    listener: Option<ListenerId>,
+    counters: Counters,
+}
+
+/// Buffer sizes of a kind of socket, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Buffers {
+    send: u32,
+    receive: u32,
+}
+
+impl Server {
+    /// A server that says of itself what `host` says.
+    pub fn new(host: Host, config: &Config) -> Self {
+        let buffers = |class: &ClassConfig| Buffers {
+            send: class.tx_bytes as u32,
+            receive: class.rx_bytes as u32,
+        };
+        Self {
+            host,
+            data_buffers: buffers(&config.tcp.data),
+            datagram_buffers: buffers(&config.udp.sockets),
+            clients: Vec::new(),
+            listener: None,
+            counters: Counters::default(),
+        }
+    }
+
+    fn client(&mut self, index: usize) -> Option<&mut Client> {
+        self.clients.get_mut(index)?.as_mut()
+    }
+
+    fn greet(&mut self, cx: &mut Context<'_>, control: FlowId, peer: IpEndpoint) {
+        let free = self.clients.iter().position(Option::is_none);
+        let index = match free {
+            Some(index) => index,
+            None if self.clients.len() < MOST_CLIENTS => {
+                self.clients.push(None);
+                self.clients.len() - 1
+            }
+            None => {
+                self.counters.turned_away += 1;
+                cx.print(format_args!(
+                    "netperf: {peer} turned away: {MOST_CLIENTS} clients are served already\n"
+                ));
+                cx.stack.abort(control);
+                return;
+            }
+        };
+        self.counters.clients += 1;
+        let session = Session::new(socket_address(peer), self.host);
+        self.clients[index] = Some(Client::new(session, control));
+        cx.stack
+            .set_owner(control, cx.owner(Role::Control(index).token()));
+        self.control_progress(cx, index);
+    }
+
+    /// Moves bytes between a control connection and its session until neither
+    /// has anything for the other.
+    fn control_progress(&mut self, cx: &mut Context<'_>, index: usize) {
+        loop {
+            let Some(client) = self.client(index) else {
+                return;
+            };
+            let mut moved = client.send_answers(cx);
+            let mut at = None;
+            if let Some(socket) = client.control.and_then(|control| cx.stack.tcp(control)) {
+                if socket.can_recv() {
+                    let snapshot = *at.get_or_insert_with(|| now(cx.machine));
+                    moved |= client.take_requests(cx, snapshot) > 0;
+                }
+            }
+            self.obey(cx, index);
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    /// The control connection is at its end.
+    fn control_ended(&mut self, cx: &mut Context<'_>, index: usize) {
+        self.control_progress(cx, index);
+        if let Some(client) = self.client(index) {
+            client.session.closed();
+            self.obey(cx, index);
+        }
+    }
+
+    /// Looks at the clock on behalf of a client.
+    fn poll(&mut self, cx: &mut Context<'_>, index: usize) {
+        let at = now(cx.machine);
+        if let Some(client) = self.client(index) {
+            client.session.poll(at);
+            self.obey(cx, index);
+            self.control_progress(cx, index);
+        }
+    }
+
+    /// Does what a client's session asks for.
+    fn obey(&mut self, cx: &mut Context<'_>, index: usize) {
+        while let Some(action) = self.client(index).and_then(|c| c.session.next_action()) {
+            match action {
+                Action::Open(open) => self.open(cx, index, &open),
+                Action::SendEmpty { to, count } => {
+                    if let Some(client) = self.client(index) {
+                        client.send_empty(cx, to, count);
+                    }
+                }
+                Action::CloseData => self.end_data(cx, index, Stack::release),
+                Action::AbortData => self.end_data(cx, index, Stack::abort),
+                Action::CloseControl => {
+                    if let Some(client) = self.client(index) {
+                        client.is_leaving = true;
+                        client.send_answers(cx);
+                    }
+                }
+                Action::Report(report) => self.report(cx, &report),
+            }
+        }
+        if self.client(index).is_some_and(|client| client.has_left(cx)) {
+            self.clients[index] = None;
+        }
+    }
+
+    fn report(&mut self, cx: &mut Context<'_>, report: &Report) {
+        let count = match report {
+            Report::Started { .. } => &mut self.counters.tests_started,
+            Report::Finished { .. } => &mut self.counters.tests_finished,
+            Report::Abandoned { .. } => &mut self.counters.tests_abandoned,
+            Report::Refused { .. } => &mut self.counters.refused,
+            Report::Dropped { .. } => &mut self.counters.dropped,
+        };
+        *count += 1;
+        cx.print(format_args!("{report}\n"));
+    }
+
+    fn open(&mut self, cx: &mut Context<'_>, index: usize, open: &Open) {
+        let owner = cx.owner(Role::Data(index).token());
+        let (socket, buffers) = match open.transport {
+            Transport::Tcp => {
+                let listener = match open.port {
+                    Some(port) => cx.stack.listen_tcp(port, SocketClass::Data, owner),
+                    None => cx.stack.listen_tcp_any(SocketClass::Data, owner),
+                };
+                (listener.map(DataSocket::Listener), self.data_buffers)
+            }
+            Transport::Udp => (
+                cx.stack.open_udp(open.port, owner).map(DataSocket::Udp),
+                self.datagram_buffers,
+            ),
+        };
+        let outcome = socket.map_err(errno).and_then(|socket| {
+            let port = socket.port(cx.stack).ok_or(Errno::NO_BUFFERS)?;
+            let Some(client) = self.client(index) else {
+                return Err(Errno::NO_BUFFERS);
+            };
+            client.data = Some(socket);
+            client.no_delay = open.no_delay;
+            Ok(Opened {
+                port,
+                send_buffer: buffers.send,
+                recv_buffer: buffers.receive,
+                no_delay: open.no_delay,
+                tos: None,
+                congestion_control: match open.transport {
+                    Transport::Tcp => Text::new("reno"),
+                    Transport::Udp => Text::EMPTY,
+                },
+            })
+        });
+        let at = now(cx.machine);
+        if let Some(client) = self.client(index) {
+            client.session.opened(outcome, at);
+            self.datagrams(cx, index);
+        }
+    }
+
+    fn end_data(&mut self, cx: &mut Context<'_>, index: usize, end: impl Fn(&mut Stack, FlowId)) {
+        if let Some(client) = self.client(index) {
+            client.end_data(cx, end);
+        }
+    }
+
+    fn data_accepted(
+        &mut self,
+        cx: &mut Context<'_>,
+        index: usize,
+        flow: FlowId,
+        peer: IpEndpoint,
+    ) {
+        let now = cx.now;
+        let Some(client) = self.client(index) else {
+            return cx.stack.abort(flow);
+        };
+        let Some(test) = client.session.test_mut() else {
+            return cx.stack.abort(flow);
+        };
+        match test.accept(ip(peer.addr), now) {
+            Accept::Serve(connection) => {
+                let no_delay = client.no_delay;
+                if let Some(socket) = cx.stack.tcp(flow) {
+                    socket.set_nagle_enabled(!no_delay);
+                }
+                client.connections.push((flow, connection));
+                self.data_progress(cx, index, flow);
+            }
+            Accept::Served(step) => {
+                cx.stack.release(flow);
+                if step == Step::Ended {
+                    self.poll(cx, index);
+                }
+            }
+            Accept::Refuse => cx.stack.abort(flow),
+        }
+    }
+
+    /// The fast path of TCP tests: reads what came, writes what may be written.
+    /// The data itself does not matter, so neither touches it.
+    #[inline]
+    fn data_progress(&mut self, cx: &mut Context<'_>, index: usize, flow: FlowId) {
+        let Some(client) = self.client(index) else {
+            return;
+        };
+        let Some(at) = client.connections.iter().position(|(id, _)| *id == flow) else {
+            return;
+        };
+        let (Some(socket), Some(test)) = (cx.stack.tcp(flow), client.session.test_mut()) else {
+            return;
+        };
+        let connection = &mut client.connections[at].1;
+        let mut step = Step::Continue;
+        loop {
+            let mut moved = 0;
+            if test.wants_data(connection) {
+                let taken = take(socket);
+                if taken > 0 {
+                    step = test.received(connection, taken, cx.now);
+                    moved += taken;
+                }
+            }
+            let sendable = test.sendable(connection);
+            if step == Step::Continue && sendable > 0 {
+                let given = give(socket, sendable);
+                if given > 0 {
+                    step = test.sent(connection, given, cx.now);
+                    moved += given;
+                }
+            }
+            if moved == 0 || step != Step::Continue {
+                break;
+            }
+        }
+        self.take_step(cx, index, flow, step);
+    }
+
+    fn data_closed(&mut self, cx: &mut Context<'_>, index: usize, flow: FlowId, is_reset: bool) {
+        self.data_progress(cx, index, flow);
+        let now = cx.now;
+        let Some(client) = self.client(index) else {
+            return;
+        };
+        if !client.connections.iter().any(|(id, _)| *id == flow) {
+            return;
+        }
+        let step = match client.session.test_mut() {
+            Some(test) if is_reset => test.reset(now),
+            Some(test) => test.closed_by_client(now),
+            None => Step::Close,
+        };
+        self.take_step(cx, index, flow, step);
+        if is_reset && let Some(client) = self.client(index) {
+            client.connections.retain(|(id, _)| *id != flow);
+        }
+    }
+
+    #[inline]
+    fn take_step(&mut self, cx: &mut Context<'_>, index: usize, flow: FlowId, step: Step) {
+        match step {
+            Step::Continue => {}
+            Step::Close => {
+                if let Some(client) = self.client(index) {
+                    client.connections.retain(|(id, _)| *id != flow);
+                }
+                cx.stack.release(flow);
+            }
+            Step::Ended => self.poll(cx, index),
+        }
+    }
+
+    /// The fast path of UDP tests.
+    fn datagrams(&mut self, cx: &mut Context<'_>, index: usize) {
+        let Some(client) = self.client(index) else {
+            return;
+        };
+        let Some(DataSocket::Udp(id)) = client.data else {
+            return;
+        };
+        let (Some(socket), Some(test)) = (cx.stack.udp(id), client.session.test_mut()) else {
+            return;
+        };
+        let mut is_over = false;
+        while !is_over && let Ok((data, meta)) = socket.recv() {
+            match test.datagram_received(socket_address(meta.endpoint), data.len(), cx.now) {
+                Datagram::Foreign | Datagram::Counted => {}
+                Datagram::Reply(bytes) => match socket.send(bytes, meta) {
+                    Ok(_) => is_over = test.datagram_sent(bytes, cx.now) == Step::Ended,
+                    Err(_) => test.datagram_failed(),
+                },
+                Datagram::Ended => is_over = true,
+            }
+        }
+        let mut sent = 0;
+        while !is_over
+            && sent < DATAGRAMS_A_TURN
+            && let Some((to, bytes)) = test.datagram_due()
+        {
+            let Some(to) = endpoint(to) else {
+                break;
+            };
+            match socket.send(bytes, to) {
+                Ok(_) => is_over = test.datagram_sent(bytes, cx.now) == Step::Ended,
+                Err(udp::SendError::BufferFull) => break,
+                Err(udp::SendError::Unaddressable) => {
+                    test.datagram_failed();
+                    break;
+                }
+            }
+            sent += 1;
+        }
+        if !is_over && test.datagram_due().is_some() {
+            cx.stack.udp_want_room(id);
+        }
+        if is_over {
+            self.poll(cx, index);
+        }
+    }
+}
+
+impl Service for Server {
+    fn start(&mut self, cx: &mut Context<'_>) {
+        let owner = cx.owner(Role::Listener.token());
+        match cx
+            .stack
+            .listen_tcp(CONTROL_PORT, SocketClass::Control, owner)
+        {
+            Ok(listener) => self.listener = Some(listener),
+            Err(error) => cx.print(format_args!("netperf: port {CONTROL_PORT}: {error}\n")),
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.listener.is_some()
+    }
+
+    #[inline]
+    fn on_event(&mut self, cx: &mut Context<'_>, event: Event) {
+        match event {
+            Event::Accepted {
+                flow, peer, token, ..
+            } => match Role::from_token(token) {
+                Role::Listener => self.greet(cx, flow, peer),
+                Role::Data(index) => self.data_accepted(cx, index, flow, peer),
+                Role::Control(_) => cx.stack.abort(flow),
+            },
+            Event::Touched { flow, token } => match Role::from_token(token) {
+                Role::Data(index) => self.data_progress(cx, index, flow),
+                Role::Control(index) => self.control_progress(cx, index),
+                Role::Listener => {}
+            },
+            Event::Datagrams { token, .. } => {
+                if let Role::Data(index) = Role::from_token(token) {
+                    self.datagrams(cx, index);
+                }
+            }
+            Event::PeerClosed { flow, token } => match Role::from_token(token) {
+                Role::Data(index) => self.data_closed(cx, index, flow, false),
+                Role::Control(index) => self.control_ended(cx, index),
+                Role::Listener => {}
+            },
+            Event::Closed { flow, token, .. } => match Role::from_token(token) {
+                Role::Data(index) => self.data_closed(cx, index, flow, true),
+                Role::Control(index) => {
+                    self.control_ended(cx, index);
+                    if let Some(client) = self.client(index) {
+                        client.control = None;
+                        self.obey(cx, index);
+                    }
+                }
+                Role::Listener => {}
+            },
+        }
+    }
+
+    #[inline]
+    fn deadline(&self) -> Option<u64> {
+        self.clients
+            .iter()
+            .flatten()
+            .filter_map(|client| client.session.poll_at())
+            .min()
+    }
+
+    fn on_timer(&mut self, cx: &mut Context<'_>) {
+        let now = cx.machine.now();
+        for index in 0..self.clients.len() {
+            let due = self
+                .client(index)
+                .and_then(|client| client.session.poll_at())
+                .is_some_and(|at| at <= now);
+            if due {
+                self.poll(cx, index);
+            }
+        }
+    }
+
+    fn counters(&self, visit: &mut dyn FnMut(&str, u64)) {
+        let sessions = self.clients.iter().flatten().count() as u64;
+        visit("netperf.clients", self.counters.clients);
+        visit("netperf.turned_away", self.counters.turned_away);
+        visit("netperf.tests_started", self.counters.tests_started);
+        visit("netperf.tests_finished", self.counters.tests_finished);
+        visit("netperf.tests_abandoned", self.counters.tests_abandoned);
+        visit("netperf.refused", self.counters.refused);
+        visit("netperf.dropped", self.counters.dropped);
+        visit("rest.netperf_sessions", sessions);
+    }
+}
+
+/// The present moment, as exact as the machine has it.
+pub(super) fn now(machine: &dyn Machine) -> Snapshot {
+    Snapshot {
+        now: machine.now(),
+        cpu: machine.cpu_time(),
+    }
+}
+
+/// Takes all received bytes that lie in one piece.
+#[inline]
+fn take(socket: &mut tcp::Socket<'_>) -> usize {
+    socket.recv(|bytes| (bytes.len(), bytes.len())).unwrap_or(0)
+}
+
+/// Queues up to `most` bytes: whatever is in the send buffer goes out.
+#[inline]
+fn give(socket: &mut tcp::Socket<'_>, most: usize) -> usize {
+    let queue = |room: &mut [u8]| {
+        let count = room.len().min(most);
+        (count, count)
+    };
+    socket.send(queue).unwrap_or(0)
+}
+
+fn errno(error: OpenError) -> Errno {
+    match error {
+        OpenError::PortInUse => Errno::ADDRESS_IN_USE,
+        OpenError::NoPortFree | OpenError::NoSocketFree => Errno::NO_BUFFERS,
+    }
+}
+
+fn ip(address: IpAddress) -> IpAddr {
+    address.into()
+}
+
+fn socket_address(endpoint: IpEndpoint) -> SocketAddr {
+    SocketAddr::new(ip(endpoint.addr), endpoint.port)
+}
+
+/// `None` for an address that the stack does not speak.
+pub(super) fn endpoint(address: SocketAddr) -> Option<IpEndpoint> {
+    match address.ip() {
+        IpAddr::V4(ip) => Some((ip, address.port()).into()),
+        IpAddr::V6(_) => None,
+    }
+}
+
+impl DataSocket {
+    fn port(self, stack: &mut Stack) -> Option<u16> {
+        match self {
+            DataSocket::Listener(listener) => Some(listener.port()),
+            DataSocket::Udp(socket) => stack.udp_port(socket),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_survive_their_token() {
+        for role in [
+            Role::Listener,
+            Role::Control(0),
+            Role::Control(MOST_CLIENTS),
+            Role::Data(0),
+            Role::Data(MOST_CLIENTS),
+        ] {
+            assert_eq!(Role::from_token(role.token()), role);
+        }
+    }
+
+    #[test]
+    fn every_failure_to_open_has_an_error_number() {
+        assert_eq!(errno(OpenError::PortInUse), Errno::ADDRESS_IN_USE);
+        assert_eq!(errno(OpenError::NoPortFree), Errno::NO_BUFFERS);
+        assert_eq!(errno(OpenError::NoSocketFree), Errno::NO_BUFFERS);
+    }
+}
