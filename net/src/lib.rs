@@ -6,6 +6,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod address;
+pub mod appliance;
 pub mod config;
 pub mod counters;
 pub mod machine;
@@ -15,12 +16,19 @@ pub mod stack;
 
 mod answers;
 mod checksum;
+mod console;
 mod device;
 mod flows;
 mod frame;
 mod hash;
 mod rate;
 mod reassembly;
+mod receive;
 mod time_wait;
 mod timers;
 mod udp;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

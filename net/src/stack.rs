@@ -461,6 +461,11 @@ impl Stack {
         self.queue(Slot::Common);
     }
 
+    /// How many frames went into the transmit ring so far.
+    pub(crate) fn frames_sent(&self) -> u64 {
+        self.counters.tx_frames
+    }
+
     /// The next thing that happened to the address.
     pub(crate) fn next_notice(&mut self) -> Option<Notice> {
         self.notices.pop_front()

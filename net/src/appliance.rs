@@ -1,0 +1,289 @@
+//! The appliance: one NIC, one stack, some services, and the loop that keeps
+//! them going until somebody switches it off.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use smoltcp::wire::Ipv4Address;
+use uniperf_drivers::nic::{Causes, Event as NicEvent, Link, Nic, Transmit};
+
+use crate::config::Config;
+use crate::console::{self, Command, say};
+use crate::device::NoCarrier;
+use crate::machine::Machine;
+use crate::receive::Receiver;
+use crate::services::{Context, Event, Service};
+use crate::stack::Stack;
+
+/// How often services are asked again before the next frames are looked at,
+/// when what they send tells them that they can send more.
+const ROUNDS: usize = 4;
+/// How often the console is looked at while the loop does not sleep.
+const CONSOLE_EVERY: u64 = 10_000_000;
+
+/// Why the appliance has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// The machine is to be switched off.
+    PowerOff,
+    /// The machine is to be started again.
+    Reboot,
+}
+
+/// Runs services on a NIC until somebody types `poweroff` or `reboot`.
+///
+/// Says on the console when the link comes up or goes down, when the address
+/// changes, and once, when the address is there and all services are ready,
+/// `uniperf: ready IP MS` with the milliseconds since the machine started.
+///
+/// # Panics
+///
+/// If the configured address is not one that a station can have.
+pub fn run<N: Nic, M: Machine>(
+    nic: N,
+    machine: M,
+    config: &Config,
+    services: Vec<Box<dyn Service>>,
+) -> Exit {
+    let mut appliance = Appliance::new(nic, machine, config, services);
+    loop {
+        if let Some(exit) = appliance.step() {
+            return exit;
+        }
+    }
+}
+
+/// The state of the loop.
+pub(crate) struct Appliance<N, M> {
+    pub(crate) nic: N,
+    pub(crate) machine: M,
+    pub(crate) stack: Stack,
+    pub(crate) receiver: Receiver,
+    pub(crate) services: Vec<Box<dyn Service>>,
+    link: Link,
+    no_carrier: NoCarrier,
+    console_at: u64,
+    ready: bool,
+}
+
+impl<N: Nic, M: Machine> Appliance<N, M> {
+    pub(crate) fn new(
+        mut nic: N,
+        mut machine: M,
+        config: &Config,
+        services: Vec<Box<dyn Service>>,
+    ) -> Self {
+        let now = machine.now();
+        let max_mtu = nic.capabilities().max_mtu;
+        if config.mtu > max_mtu {
+            let asked = config.mtu;
+            say(
+                &mut machine,
+                format_args!("mtu {asked} is more than the NIC can take; using {max_mtu}"),
+            );
+        }
+        let mac = nic.identity().mac;
+        let receiver = Receiver::new(config, &mut nic);
+        let ring = nic.halves().1.capacity();
+        let mut appliance = Self {
+            nic,
+            machine,
+            stack: Stack::new(config, mac, max_mtu, ring, now),
+            receiver,
+            services,
+            link: Link::Down,
+            no_carrier: NoCarrier::default(),
+            console_at: 0,
+            ready: false,
+        };
+        appliance.with_services(|service, cx| service.start(cx));
+        appliance.see_to_nic(Causes::all());
+        appliance
+    }
+
+    /// One turn of the loop: interrupts, frames, timers, services, frames, and
+    /// then sleep if there is nothing left to do.
+    pub(crate) fn step(&mut self) -> Option<Exit> {
+        let now = self.machine.now();
+        self.stack.set_now(now);
+        if let Some(causes) = self.receiver.take_interrupt(&mut self.machine, now) {
+            self.see_to_nic(causes);
+        }
+        let sent = self.stack.frames_sent();
+        let polled = self.receiver.poll(&mut self.nic, &mut self.stack, now);
+        self.run_timers(now);
+        let ring_full = self.serve();
+        if self.stack.frames_sent() != sent {
+            self.nic.halves().1.flush();
+        }
+        self.tell();
+
+        let goes_on = self.receiver.goes_on(polled, now) || self.stack.has_events();
+        if goes_on && now < self.console_at {
+            return None;
+        }
+        self.console_at = now + CONSOLE_EVERY;
+        if let Some(line) = self.machine.read_line().map(String::from) {
+            return self.obey(&line);
+        }
+        if !goes_on {
+            let deadline = self.deadline();
+            self.receiver
+                .wait(&mut self.nic, &mut self.machine, deadline, ring_full, now);
+        }
+        None
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        let services = self
+            .services
+            .iter()
+            .filter_map(|service| service.deadline());
+        services.chain(self.stack.deadline()).min()
+    }
+
+    fn run_timers(&mut self, now: u64) {
+        self.stack.run_timers();
+        self.with_services(|service, cx| {
+            if service.deadline().is_some_and(|deadline| deadline <= now) {
+                service.on_timer(cx);
+            }
+        });
+    }
+
+    /// Tells services what happened, and sends what they and the stack have to
+    /// send. Returns whether the transmit ring was too full for all of it.
+    fn serve(&mut self) -> bool {
+        let mut ring_full = false;
+        for _ in 0..ROUNDS {
+            while let Some((service, event)) = self.stack.next_event() {
+                self.dispatch(service, event);
+            }
+            ring_full = match self.link {
+                Link::Down => self.stack.egress(&mut self.no_carrier),
+                Link::Up { .. } => self.stack.egress(self.nic.halves().1),
+            };
+            if ring_full {
+                self.receiver.counters.tx_ring_full += 1;
+            }
+            if !self.stack.has_events() {
+                break;
+            }
+        }
+        ring_full
+    }
+
+    fn dispatch(&mut self, number: u8, event: Event) {
+        let Some(service) = self.services.get_mut(usize::from(number)) else {
+            return;
+        };
+        let mut cx = Context {
+            now: self.stack.now(),
+            stack: &mut self.stack,
+            machine: &mut self.machine,
+            service: number,
+        };
+        service.on_event(&mut cx, event);
+    }
+
+    fn with_services(&mut self, mut call: impl FnMut(&mut dyn Service, &mut Context<'_>)) {
+        for (number, service) in (0u8..).zip(&mut self.services) {
+            let mut cx = Context {
+                now: self.stack.now(),
+                stack: &mut self.stack,
+                machine: &mut self.machine,
+                service: number,
+            };
+            call(service.as_mut(), &mut cx);
+        }
+    }
+
+    /// Lets the driver deal with what is neither a frame nor a free descriptor.
+    fn see_to_nic(&mut self, causes: Causes) {
+        match self.nic.service(causes) {
+            Some(NicEvent::Reset) => {
+                self.receiver.counters.nic_resets += 1;
+                say(&mut self.machine, format_args!("the NIC had to be reset"));
+            }
+            Some(NicEvent::Link(_)) | None => {}
+        }
+        let link = self.nic.link();
+        if link == self.link {
+            return;
+        }
+        let was_down = self.link == Link::Down;
+        self.link = link;
+        say(&mut self.machine, format_args!("link {link}"));
+        if was_down {
+            self.stack.link_up();
+        }
+    }
+
+    /// Says on the console what a person wants to know.
+    fn tell(&mut self) {
+        while let Some(notice) = self.stack.next_notice() {
+            say(&mut self.machine, format_args!("{notice}"));
+        }
+        if self.ready {
+            return;
+        }
+        if let Some(address) = self.stack.address()
+            && self.services.iter().all(|service| service.is_ready())
+        {
+            self.ready = true;
+            self.say_ready(address.address());
+        }
+    }
+
+    fn say_ready(&mut self, address: Ipv4Address) {
+        let milliseconds = self.machine.now() / 1_000_000;
+        say(
+            &mut self.machine,
+            format_args!("ready {address} {milliseconds}"),
+        );
+    }
+
+    /// Does what a line from the console says.
+    fn obey(&mut self, line: &str) -> Option<Exit> {
+        if line.trim().is_empty() {
+            return None;
+        }
+        match Command::parse(line) {
+            Some(Command::Help) => console::help(&mut self.machine),
+            Some(Command::Counters) => self.print_counters(),
+            Some(Command::Sockets) => console::sockets(&mut self.machine, &self.stack),
+            Some(Command::PowerOff) => return Some(self.end(Exit::PowerOff)),
+            Some(Command::Reboot) => return Some(self.end(Exit::Reboot)),
+            None => {
+                let mut known = false;
+                self.with_services(|service, cx| known |= service.command(cx, line));
+                if !known {
+                    console::unknown(&mut self.machine, line.trim());
+                }
+            }
+        }
+        None
+    }
+
+    /// Prints all counters, a `NAME VALUE` a line.
+    fn print_counters(&mut self) {
+        self.machine.print(format_args!("counters:\n"));
+        let machine = &mut self.machine;
+        let mut visit = |name: &str, value: u64| machine.print(format_args!("{name} {value}\n"));
+        self.receiver.counters.each(&mut visit);
+        self.stack.counters().each(&mut visit);
+        visit("drop.no_carrier", self.no_carrier.dropped());
+        console::nic_counters(&mut self.nic, &mut visit);
+        for service in &self.services {
+            service.counters(&mut visit);
+        }
+        self.stack.resting(&mut visit);
+        self.machine.print(format_args!("end of counters\n"));
+    }
+
+    fn end(&mut self, exit: Exit) -> Exit {
+        self.nic.stop();
+        exit
+    }
+}
