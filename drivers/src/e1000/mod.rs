@@ -17,10 +17,6 @@ mod stats;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
-mod model_serial;
-#[cfg(test)]
-mod ring_tests;
-#[cfg(test)]
 mod tests;
 
 use core::fmt;
@@ -261,6 +257,7 @@ impl<R: Registers> E1000<R> {
         let link = self.link_care.set_up(&self.regs, delay);
         reset::enable_transmitter(&self.regs);
         self.regs.write32(RCTL, self.receive_control.bits());
+        self.rx.open();
         link
     }
 

@@ -67,7 +67,8 @@ struct Completed {
 }
 
 impl<R: Registers> RxRing<R> {
-    /// Takes the memory. [`restart`](Self::restart) hands it to the NIC.
+    /// Takes the memory. [`restart`](Self::restart) and [`open`](Self::open)
+    /// hand it to the NIC.
     ///
     /// # Errors
     ///
@@ -93,21 +94,23 @@ impl<R: Registers> RxRing<R> {
         })
     }
 
-    /// Hands all buffers to the NIC, whose receiver is off.
+    /// Tells the NIC, whose receiver is off, of a ring with no buffer.
     pub fn restart(&mut self) {
         for index in 0..self.ring.len() {
             self.ring.write(index, self.buffers.bus(index), 0);
         }
         self.next = 0;
-        self.tail = self.ring.len() - 1;
-        self.held = 0;
         self.inside_long_frame = false;
         self.regs.write32(RDBAL, self.ring.bus() as u32);
         self.regs.write32(RDBAH, (self.ring.bus() >> 32) as u32);
         self.regs.write32(RDLEN, self.ring.bytes() as u32);
         self.regs.write32(RDH, 0);
-        fence(Ordering::Release);
-        self.regs.write32(RDT, self.tail as u32);
+        self.regs.write32(RDT, 0);
+    }
+
+    /// Hands all buffers to the NIC, whose receiver is on.
+    pub fn open(&mut self) {
+        self.hand_back();
     }
 
     /// The next descriptor, if the NIC has completed it (SDM 3.2.3).
@@ -139,7 +142,7 @@ impl<R: Registers> RxRing<R> {
             self.dropped.errors += 1;
             return None;
         }
-        let len = completed.len.checked_sub(self.crc)?;
+        let len = completed.len.saturating_sub(self.crc);
         if !(ETHERNET_HEADER..=self.buffers.size()).contains(&len) {
             self.dropped.length += 1;
             return None;

@@ -6,10 +6,10 @@ use std::ops::Range;
 
 use proptest::prelude::*;
 
-use super::ids::{Generation, VENDOR, find};
-use super::model::{Hardware, ones_complement_sum};
-use super::regs::*;
-use super::{Config, E1000};
+use crate::e1000::ids::{Generation, VENDOR, find};
+use crate::e1000::model::{Hardware, ones_complement_sum};
+use crate::e1000::regs::*;
+use crate::e1000::{Config, E1000};
 use crate::hw::{DmaRegion, DmaSlice, Platform};
 use crate::nic::{Nic, Offload, Receive, RxChecksum, RxDropped, RxFrame, Transmit, TxError};
 

@@ -1,9 +1,9 @@
 //! The model's two serial buses: the Microwire EEPROM on the pins of EECD, and
 //! the 82543's MDIO on those of CTRL.
 
-use super::ids::{Generation, Model};
-use super::model::write_phy;
-use super::regs::{Ctrl, Eecd};
+use super::write_phy;
+use crate::e1000::ids::{Generation, Model};
+use crate::e1000::regs::{Ctrl, Eecd};
 
 /// A 64-word Microwire EEPROM.
 #[derive(Default)]
