@@ -69,9 +69,8 @@ build_image() {
     select_toolchain || die "no Rust $RUST_VERSION here, though setup ended well"
     say "building the image"
     (
-        cd "$ROOT"
-        image_env
-        cargo build --release -p uniperf-image "${IMAGE_FLAGS[@]}"
+        cd "$ROOT" && image_env &&
+            cargo build --release -p uniperf-image "${IMAGE_FLAGS[@]}"
     )
 }
 
