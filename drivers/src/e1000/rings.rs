@@ -262,12 +262,12 @@ pub struct TxRing<R> {
     oldest: usize,
     /// Frames in flight.
     in_flight: usize,
+    /// How many of them the NIC has been told of.
+    told: usize,
     /// The oldest descriptor in flight.
     clean: usize,
     /// The next descriptor to fill.
     tail: usize,
-    /// What TDT holds.
-    doorbell: usize,
     /// What the NIC was last told of checksums; it keeps that.
     context: Option<Context>,
     max_frame: usize,
@@ -301,9 +301,9 @@ impl<R: Registers> TxRing<R> {
             last: vec![0; slots].into_boxed_slice(),
             oldest: 0,
             in_flight: 0,
+            told: 0,
             clean: 0,
             tail: 0,
-            doorbell: 0,
             context: None,
             max_frame: layout.max_frame,
             split_ends: layout.split_ends,
@@ -319,9 +319,9 @@ impl<R: Registers> TxRing<R> {
         }
         self.oldest = 0;
         self.in_flight = 0;
+        self.told = 0;
         self.clean = 0;
         self.tail = 0;
-        self.doorbell = 0;
         self.context = None;
         self.regs.write32(TDBAL, self.ring.bus() as u32);
         self.regs.write32(TDBAH, (self.ring.bus() >> 32) as u32);
@@ -332,10 +332,10 @@ impl<R: Registers> TxRing<R> {
     }
 
     /// What a look at the transmitter shows, if it has been told of frames and
-    /// has not finished the oldest: two equal looks mean that nothing moved.
+    /// has not finished the last: two equal looks mean that nothing moved.
     pub fn unfinished(&self) -> Option<(u64, u32)> {
-        let told = self.in_flight > 0 && self.clean != self.doorbell;
-        (told && !self.done(self.oldest)).then(|| (self.reclaimed, self.regs.read32(TDH)))
+        let last = (self.oldest + self.told.checked_sub(1)?) % self.buffers.count();
+        (!self.done(last)).then(|| (self.reclaimed, self.regs.read32(TDH)))
     }
 
     fn done(&self, slot: usize) -> bool {
@@ -461,19 +461,20 @@ impl<R: Registers> Transmit for TxRing<R> {
     }
 
     fn flush(&mut self) {
-        if self.doorbell != self.tail {
+        if self.told != self.in_flight {
             fence(Ordering::Release);
             self.regs.write32(TDT, self.tail as u32);
-            self.doorbell = self.tail;
+            self.told = self.in_flight;
         }
     }
 
     fn reclaim(&mut self) -> usize {
         let mut frames = 0;
-        while self.in_flight > 0 && self.done(self.oldest) {
+        while self.told > 0 && self.done(self.oldest) {
             self.clean = self.ring.after(self.last[self.oldest]);
             self.oldest = (self.oldest + 1) % self.buffers.count();
             self.in_flight -= 1;
+            self.told -= 1;
             frames += 1;
         }
         fence(Ordering::Acquire);

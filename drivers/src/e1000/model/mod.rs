@@ -26,6 +26,8 @@ pub struct Faults {
     pub eeprom_silent: bool,
     pub phy_silent: bool,
     pub reset_stuck: bool,
+    /// A reset ends at once and changes nothing, as in QEMU.
+    pub reset_idle: bool,
     /// The transmitter takes no descriptor.
     pub tx_dead: bool,
     /// Statistics are not cleared by reading, as some are not in QEMU.
@@ -373,7 +375,11 @@ impl State {
                 "reset while receiving"
             );
             assert!(self.get(TCTL) & Tctl::EN.bits() == 0, "reset while sending");
-            self.reset();
+            if self.faults.reset_idle {
+                self.resets += 1;
+            } else {
+                self.reset();
+            }
             return;
         }
         ctrl.remove(Ctrl::PHY_RST);
