@@ -53,7 +53,7 @@ impl State {
         self.get(RAH) & RAH_AV != 0 && (frame.len() < 6 || frame.starts_with(&address))
     }
 
-    fn fill_rx_descriptor(&mut self, chunk: &[u8], status: RxStatus, errors: RxErrors) {
+    pub(super) fn fill_rx_descriptor(&mut self, chunk: &[u8], status: RxStatus, errors: RxErrors) {
         let head = self.get(RDH);
         let at = self.base(RDBAL) + u64::from(head) * 16;
         let (buffer, old) = self.descriptor(at);

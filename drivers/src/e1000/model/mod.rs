@@ -118,6 +118,12 @@ impl Hardware {
         self.state().receive(frame, status, errors)
     }
 
+    /// Writes the first buffer of a frame whose rest does not come.
+    pub fn receive_half(&self, bytes: &[u8]) {
+        self.state()
+            .fill_rx_descriptor(bytes, RxStatus::DD, RxErrors::empty());
+    }
+
     /// Takes up to `descriptors` from the transmit ring; returns how many.
     pub fn transmit(&self, descriptors: usize) -> usize {
         let mut state = self.state();
