@@ -86,6 +86,9 @@ counters! {
         drop_protocol: "drop.protocol",
         /// Datagrams dropped: the socket's buffer was full.
         drop_udp_full: "drop.udp_buffer_full",
+        /// UDP sockets' queues dropped: nobody has the address of the first
+        /// datagram's receiver.
+        drop_unresolved: "drop.unresolved",
         /// Datagrams dropped: nobody listens, and enough senders were told.
         drop_udp_no_port: "drop.udp_no_port",
         /// Datagrams dropped: fragments overlap, or do not fit together.

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 use smoltcp::iface::{SocketHandle, SocketSet};
-use smoltcp::socket::tcp;
+use smoltcp::socket::{Socket, tcp};
 use smoltcp::time::Duration;
 use smoltcp::wire::IpListenEndpoint;
 
@@ -64,6 +64,9 @@ pub struct Flow {
     pub peer_end: u32,
     /// Where it stands with regard to its turn to send.
     pub place: Place,
+    /// Whether the set may still hold its peace because the last peer's station
+    /// address was not known.
+    pub silenced: bool,
     /// Whether the owner is about to be told of progress.
     pub touched: bool,
     /// Whether the owner was told that the peer has closed.
@@ -83,6 +86,16 @@ impl Flow {
     /// Its socket, to be changed.
     pub fn socket_mut(&mut self) -> &mut tcp::Socket<'static> {
         self.sockets.get_mut(self.handle)
+    }
+
+    /// Makes the set forget that it waits for a station address: smoltcp keeps
+    /// that with the set's entry, not with the socket.
+    fn forget_silence(&mut self) {
+        if core::mem::take(&mut self.silenced)
+            && let Socket::Tcp(socket) = self.sockets.remove(self.handle)
+        {
+            self.handle = self.sockets.add(socket);
+        }
     }
 }
 
@@ -149,6 +162,12 @@ impl Flows {
         self.names.len()
     }
 
+    /// How many sockets were ever made.
+    #[cfg(test)]
+    pub fn made(&self) -> usize {
+        self.slots.len()
+    }
+
     /// How many more there can be.
     pub fn free_sockets(&self) -> usize {
         self.config.control.count + self.config.data.count - self.names.len()
@@ -193,6 +212,7 @@ impl Flows {
         flow.touched = false;
         flow.fin_told = false;
         flow.end_told = false;
+        flow.forget_silence();
         prepare(flow.socket_mut(), config, &tuple);
         flow.state = tcp::State::Listen;
         self.names.insert(tuple, slot);
@@ -275,6 +295,7 @@ fn new_flow(class: SocketClass, config: &ClassConfig) -> Flow {
         limit: NEVER,
         peer_end: 0,
         place: Place::default(),
+        silenced: false,
         touched: false,
         fin_told: false,
         end_told: false,

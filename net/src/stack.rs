@@ -455,6 +455,18 @@ impl Stack {
         self.now = to_instant(now);
     }
 
+    /// How many connections there are.
+    #[cfg(test)]
+    pub(crate) fn flow_count(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// How many TCP sockets were ever made.
+    #[cfg(test)]
+    pub(crate) fn sockets_made(&self) -> usize {
+        self.flows.made()
+    }
+
     /// The link came up.
     pub(crate) fn link_up(&mut self) {
         self.addressing.link_up(&mut self.common, self.now_ns);

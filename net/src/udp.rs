@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 use smoltcp::iface::{SocketHandle, SocketSet};
-use smoltcp::socket::udp;
+use smoltcp::socket::{Socket, udp};
 
 use crate::config::UdpConfig;
 use crate::hash::FlowHash;
@@ -25,6 +25,9 @@ pub struct UdpSocket {
     pub phase: UdpPhase,
     /// Where it stands with regard to its turn to send.
     pub place: Place,
+    /// How many turns in a row it could not send, because the station address
+    /// of the first datagram's receiver was not known.
+    pub stuck: u8,
     /// Whether the owner is about to be told of progress.
     pub touched: bool,
     /// Whether the owner wants to be told when datagrams have left.
@@ -51,6 +54,24 @@ impl UdpSocket {
     /// The socket, to be changed.
     pub fn socket_mut(&mut self) -> &mut udp::Socket<'static> {
         self.sockets.get_mut(self.handle)
+    }
+
+    /// Binds the emptied socket to its port.
+    pub fn bind(&mut self) {
+        let port = self.port;
+        self.socket_mut()
+            .bind(port)
+            .expect("a closed socket can be bound to a port that is not zero");
+    }
+
+    /// Throws away all datagrams, read or not, sent or not, and the wait for a
+    /// station address, which smoltcp keeps with the set's entry.
+    pub fn empty(&mut self) {
+        self.stuck = 0;
+        if let Socket::Udp(mut socket) = self.sockets.remove(self.handle) {
+            socket.close();
+            self.handle = self.sockets.add(socket);
+        }
     }
 
     /// The port it is bound to.
@@ -130,10 +151,7 @@ impl UdpSockets {
         socket.phase = UdpPhase::Open;
         socket.touched = false;
         socket.wants_room = false;
-        socket
-            .socket_mut()
-            .bind(port)
-            .expect("a closed socket can be bound to a port that is not zero");
+        socket.bind();
         self.ports.insert(port, slot);
         Some(slot)
     }
@@ -151,7 +169,7 @@ impl UdpSockets {
         let socket = self.at(slot);
         socket.phase = UdpPhase::Free;
         socket.generation = socket.generation.wrapping_add(1);
-        socket.socket_mut().close();
+        socket.empty();
         self.free.push(slot);
     }
 
@@ -186,5 +204,6 @@ fn new_socket(config: &UdpConfig) -> UdpSocket {
         place: Place::default(),
         touched: false,
         wants_room: false,
+        stuck: 0,
     }
 }

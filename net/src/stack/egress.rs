@@ -13,6 +13,10 @@ use crate::udp::UdpPhase;
 /// Frames that a socket sends before the next one has its turn.
 const QUANTUM: usize = 32;
 
+/// How often the station address of a datagram's receiver is asked for, a
+/// second apart, before what waits is given up.
+const MOST_QUESTIONS: u8 = 3;
+
 /// What came of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
@@ -120,9 +124,18 @@ impl Stack {
         let turn = self.drive(Slot::Udp(slot), tx);
         let id = self.udp.id(slot);
         let udp = self.udp.at(slot);
-        let stuck = matches!(turn, Turn::Done(_) | Turn::Unresolved(_));
-        if udp.phase == UdpPhase::Closing && stuck {
+        match turn {
+            Turn::Unresolved(_) => udp.stuck += 1,
+            _ => udp.stuck = 0,
+        }
+        let rests = matches!(turn, Turn::Done(_) | Turn::Unresolved(_));
+        if udp.phase == UdpPhase::Closing && rests {
             self.udp.end(slot);
+        } else if udp.stuck > MOST_QUESTIONS {
+            // Nobody has that address, and all that is queued waits behind it.
+            self.counters.drop_unresolved += 1;
+            udp.empty();
+            udp.bind();
         } else if udp.wants_room && udp.socket().send_queue() < before {
             udp.wants_room = false;
             if !core::mem::replace(&mut udp.touched, true) {
@@ -149,6 +162,13 @@ impl Stack {
         let turn = self.drive(Slot::Tcp(slot), tx);
         self.settle(slot, false);
         match turn {
+            Turn::Unresolved(at) => {
+                self.flows.at(slot).silenced = true;
+                match self.rest(slot, at) {
+                    Turn::Done(at) => Turn::Unresolved(at),
+                    other => other,
+                }
+            }
             Turn::Done(at) => self.rest(slot, at),
             turn => turn,
         }

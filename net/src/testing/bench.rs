@@ -197,6 +197,18 @@ impl Bench {
         self.random % limit
     }
 
+    /// Lets both sides learn the other's station address, and forgets what was
+    /// captured.
+    pub fn introduce(&mut self) {
+        let handle = self.peer.udp_socket();
+        let to = super::peer::appliance(super::services::PORT);
+        self.peer.udp(handle).send_slice(b"x", to).unwrap();
+        assert!(self.run_until(SECOND, |bench| bench.peer.udp(handle).can_recv()));
+        self.peer.sockets.remove(handle);
+        self.log.take();
+        self.capture.clear();
+    }
+
     /// Hands a frame to the appliance.
     pub fn inject(&mut self, frame: Vec<u8>) {
         self.hardware.arrive(frame);

@@ -32,6 +32,8 @@ pub struct Hardware {
     pub doorbells: Cell<u64>,
     pub masked: Cell<bool>,
     pub pending: Cell<Option<Causes>>,
+    /// Causes that arose while masked.
+    pub latched: Cell<Causes>,
     /// Whether a frame that comes while masked raises no interrupt later.
     pub loses_masked_causes: Cell<bool>,
     /// Done just after an unmasking.
@@ -60,6 +62,7 @@ impl Hardware {
             doorbells: Cell::new(0),
             masked: Cell::new(false),
             pending: Cell::new(None),
+            latched: Cell::new(Causes::empty()),
             loses_masked_causes: Cell::new(false),
             on_unmask: RefCell::default(),
             link: Cell::new(UP),
@@ -86,7 +89,7 @@ impl Hardware {
     /// Raises an interrupt: the handler masks the NIC and leaves the causes.
     fn raise(&self, causes: Causes) {
         if self.masked.get() {
-            return;
+            return self.latched.set(self.latched.get() | causes);
         }
         self.masked.set(true);
         let before = self.pending.get().unwrap_or(Causes::empty());
@@ -187,9 +190,12 @@ impl Nic for MemoryNic {
 
     fn unmask(&mut self) {
         self.hardware.masked.set(false);
-        let waits = !self.hardware.received.borrow().is_empty();
-        if waits && !self.hardware.loses_masked_causes.get() {
-            self.hardware.raise(Causes::RECEIVE);
+        let mut latched = self.hardware.latched.replace(Causes::empty());
+        if self.hardware.received.borrow().is_empty() || self.hardware.loses_masked_causes.get() {
+            latched.remove(Causes::RECEIVE);
+        }
+        if !latched.is_empty() {
+            self.hardware.raise(latched);
         }
         let hook = self.hardware.on_unmask.borrow_mut().take();
         if let Some(hook) = hook {

@@ -1,3 +1,12 @@
 //! The appliance as its peer sees it: exchanges over a wire made of memory.
 
 mod basics;
+mod console;
+mod dhcp;
+mod hostile;
+mod icmp;
+mod limits;
+mod lossy;
+mod receive;
+mod tcp;
+mod udp;
