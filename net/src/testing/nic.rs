@@ -37,10 +37,13 @@ pub struct Hardware {
     /// Whether a frame that comes while masked raises no interrupt later.
     pub loses_masked_causes: Cell<bool>,
     /// Done just after an unmasking.
-    pub on_unmask: RefCell<Option<Box<dyn FnOnce(&Hardware)>>>,
+    pub on_unmask: RefCell<Option<Hook>>,
     pub link: Cell<Link>,
     pub stopped: Cell<bool>,
 }
+
+/// Something to be done to the hardware once.
+pub type Hook = Box<dyn FnOnce(&Hardware)>;
 
 pub const UP: Link = Link::Up {
     mbps: 1000,

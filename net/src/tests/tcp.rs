@@ -124,7 +124,7 @@ fn remembers_ended_connections_without_their_sockets() {
         .iter()
         .filter_map(|frame| as_tcp(frame))
         .map(|(_, segment)| (segment.seq_number().0, segment.ack_number().0))
-        .last();
+        .next_back();
     let (our_next, peer_next) = fin.unwrap();
     bench.capture.clear();
     bench.inject(segment(
