@@ -251,7 +251,8 @@ impl Test {
         }
     }
 
-    /// The client has closed its direction of the connection.
+    /// The client has closed its direction of the connection, and all that came
+    /// before is [`received`](Self::received).
     pub fn closed_by_client(&mut self, now: u64) -> Step {
         if self.spec.connection_each && self.end.is_none() {
             self.last_seen = now;
