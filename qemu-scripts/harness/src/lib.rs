@@ -21,11 +21,13 @@
 mod appliance;
 mod cleanup;
 mod counters;
+pub mod frames;
 pub mod linux_guest;
 mod machine;
 mod namespace;
 mod netperf;
 mod network;
+pub mod peers;
 pub mod process;
 mod qmp;
 

@@ -68,6 +68,7 @@ pub enum Network {
 #[derive(Debug)]
 pub struct TapNetwork {
     dhcp: Option<DhcpServer>,
+    without_dhcp: bool,
     taps: usize,
     namespace: Namespace,
 }
@@ -183,7 +184,7 @@ impl Network {
         };
         match self {
             Self::Tap(tap) => {
-                if value("ip=") == Some("dhcp") && tap.dhcp.is_none() {
+                if value("ip=") == Some("dhcp") && tap.dhcp.is_none() && !tap.without_dhcp {
                     tap.serve_dhcp(&DhcpOptions::default())?;
                 }
             }
@@ -227,6 +228,7 @@ impl TapNetwork {
     fn new(namespace: Namespace) -> Self {
         Self {
             dhcp: None,
+            without_dhcp: false,
             taps: 0,
             namespace,
         }
@@ -269,6 +271,11 @@ impl TapNetwork {
         self.dhcp = None;
         self.dhcp = Some(DhcpServer::start(&self.namespace, options)?);
         Ok(())
+    }
+
+    /// Has no DHCP server started for an appliance that will ask for one.
+    pub fn keep_without_dhcp(&mut self) {
+        self.without_dhcp = true;
     }
 
     /// Ends the DHCP server.

@@ -1,0 +1,109 @@
+//! What the console says, and how the machine starts and ends.
+
+use std::time::Duration;
+
+use uniperf_harness::{Appliance, Image, Machine, MachineType, Network, Test};
+
+use crate::rig::{Rig, append};
+
+const SECONDS: fn(u64) -> Duration = Duration::from_secs;
+
+#[test]
+fn the_console_shows_what_it_runs_on() {
+    let rig = Rig::new();
+    let text = rig.appliance.console().text();
+    let version = format!("version {}", env!("CARGO_PKG_VERSION"));
+    for part in [
+        version.as_str(),
+        "64 MiB of memory",
+        "8086:100e",
+        "52:54:00:12:34:56",
+        "link up, 1000 Mbit/s",
+        "address 10.77.0.2/24 as set by ip=",
+        "uniperf: ready 10.77.0.2 ",
+    ] {
+        assert!(text.contains(part), "the console lacks \"{part}\"");
+    }
+    println!("ready after {} ms", rig.ready.milliseconds);
+    assert!(rig.ready.milliseconds < 5000, "{:?}", rig.ready);
+    rig.end();
+}
+
+#[test]
+fn wrong_boot_arguments_are_named_and_ignored() {
+    let rig = Rig::with(append("weight=many bogus=1 gw=300.1.1.1"));
+    let text = rig.appliance.console().text();
+    for word in ["weight=many", "bogus=1", "gw=300.1.1.1"] {
+        assert!(text.contains(word), "the console lacks \"{word}\"");
+    }
+    rig.run(Test::TcpRr);
+    rig.end();
+}
+
+#[test]
+fn reboot_starts_the_machine_again() {
+    let mut rig = Rig::new();
+    rig.appliance.type_line("reboot").unwrap();
+    // QEMU is told to end where a machine would start again.
+    let status = rig.appliance.wait(SECONDS(10)).unwrap();
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn the_console_answers_help_and_says_what_it_does_not_know() {
+    let mut rig = Rig::new();
+    rig.appliance.type_line("help").unwrap();
+    rig.appliance.wait_for_line("poweroff", SECONDS(5)).unwrap();
+    rig.appliance.type_line("xyzzy").unwrap();
+    let from = rig.appliance.console().len();
+    rig.appliance.type_line(&"long ".repeat(400)).unwrap();
+    rig.appliance.type_line("").unwrap();
+    rig.appliance.counters().unwrap();
+    assert!(rig.appliance.console().len() > from);
+    rig.end();
+}
+
+#[test]
+fn q35_is_a_machine_too() {
+    let rig = Rig::with(Machine {
+        machine: MachineType::Q35,
+        ..Machine::default()
+    });
+    rig.run(Test::TcpRr);
+    rig.end();
+}
+
+#[test]
+fn further_cpus_and_much_memory_do_no_harm() {
+    let rig = Rig::with(Machine {
+        smp: 2,
+        memory: 4096,
+        ..Machine::default()
+    });
+    rig.run(Test::TcpRr);
+    rig.end();
+}
+
+#[test]
+fn instructions_can_be_counted() {
+    let rig = Rig::with(Machine {
+        icount: true,
+        ..Machine::default()
+    });
+    rig.run(Test::TcpRr);
+    rig.end();
+}
+
+#[test]
+fn a_machine_without_a_nic_that_has_a_driver_says_so() {
+    let machine = crate::rig::nics(&["virtio-net-pci".parse().unwrap()], "");
+    let mut appliance =
+        Appliance::start(&Image::built().unwrap(), &machine, Network::tap().unwrap()).unwrap();
+    appliance
+        .wait_for_line("no driver for the NIC", SECONDS(30))
+        .unwrap();
+    // It either stays or stops the machine, but it does not crash.
+    if appliance.wait(SECONDS(3)).is_ok() {
+        assert!(!appliance.console().text().contains("panicked"));
+    }
+}

@@ -1,0 +1,11 @@
+//! The image in QEMU, driven by the system's own tools. `qemu-scripts/test` builds
+//! the image before it runs these; taps and namespaces need root.
+
+mod boot;
+mod dhcp;
+mod hostile;
+mod linux;
+mod netperf;
+mod nics;
+mod rig;
+mod wire;
