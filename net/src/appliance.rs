@@ -76,20 +76,21 @@ impl<N: Nic, M: Machine> Appliance<N, M> {
     ) -> Self {
         let now = machine.now();
         let max_mtu = nic.capabilities().max_mtu;
-        if config.mtu > max_mtu {
-            let asked = config.mtu;
-            say(
-                &mut machine,
-                format_args!("mtu {asked} is more than the NIC can take; using {max_mtu}"),
-            );
-        }
         let mac = nic.identity().mac;
         let receiver = Receiver::new(config, &mut nic);
         let ring = nic.halves().1.capacity();
+        let stack = Stack::new(config, mac, max_mtu, ring, now);
+        let (asked, used) = (config.mtu, stack.mtu());
+        if asked != used {
+            say(
+                &mut machine,
+                format_args!("mtu {asked} cannot be used with this NIC; using {used}"),
+            );
+        }
         let mut appliance = Self {
             nic,
             machine,
-            stack: Stack::new(config, mac, max_mtu, ring, now),
+            stack,
             receiver,
             services,
             link: Link::Down,

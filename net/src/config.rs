@@ -13,7 +13,7 @@ const SECOND: u64 = 1_000_000_000;
 pub struct Config {
     /// Where the address comes from.
     pub address: AddressConfig,
-    /// Largest IP packet in bytes; the NIC's own limit caps it.
+    /// Largest IP packet in bytes, at least 576; the NIC's own limit caps it.
     pub mtu: usize,
     /// Ports that data sockets are opened on when any port will do.
     pub data_ports: RangeInclusive<u16>,
@@ -59,7 +59,8 @@ pub enum AddressConfig {
     Dhcp,
     /// It is set by hand.
     Static {
-        /// The address, with the length of its network's prefix.
+        /// The address, which must be one that a host can have, with the
+        /// length of its network's prefix.
         cidr: Ipv4Cidr,
         /// The default gateway.
         gateway: Option<Ipv4Address>,
@@ -171,7 +172,7 @@ pub struct UdpConfig {
     pub reassembly_buffers: usize,
     /// Nanoseconds after which an incomplete datagram is thrown away.
     pub reassembly_timeout: u64,
-    /// Most ICMP "port unreachable" answers a second.
+    /// Most ICMP "port unreachable" and "protocol unreachable" answers a second.
     pub unreachable_per_second: u32,
 }
 

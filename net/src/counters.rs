@@ -91,6 +91,9 @@ counters! {
         drop_unresolved: "drop.unresolved",
         /// Datagrams dropped: nobody listens, and enough senders were told.
         drop_udp_no_port: "drop.udp_no_port",
+        /// Packets dropped: their protocol is not known here, and enough senders
+        /// were told.
+        drop_no_protocol: "drop.ip_no_protocol",
         /// Datagrams dropped: fragments overlap, or do not fit together.
         drop_fragments: "drop.fragments_bad",
         /// Incomplete datagrams dropped: the rest did not come in time.

@@ -21,6 +21,10 @@ use crate::frame::Tuple;
 use crate::hash::FlowHash;
 use crate::stack::{FlowId, ListenerId, Owner, Place, SocketClass};
 
+/// How long an acknowledgement waits for something to ride on: smoltcp's own
+/// choice, which a service may have changed.
+const ACK_DELAY: Duration = Duration::from_millis(10);
+
 /// Says that a flow has no deadline of its own.
 pub const NEVER: u64 = u64::MAX;
 
@@ -310,6 +314,7 @@ fn prepare(socket: &mut tcp::Socket<'_>, config: &TcpConfig, tuple: &Tuple) {
     socket.set_keep_alive(Some(Duration::from_micros(config.keep_alive / 1000)));
     socket.set_timeout(Some(Duration::from_micros(config.timeout / 1000)));
     socket.set_nagle_enabled(true);
+    socket.set_ack_delay(Some(ACK_DELAY));
     let endpoint = IpListenEndpoint {
         addr: Some(tuple.local.into()),
         port: tuple.local_port,

@@ -48,6 +48,8 @@ pub enum Kind<'a> {
     Udp(UdpFrame),
     /// A part of a datagram.
     Fragment(Fragment<'a>),
+    /// A whole ICMP message.
+    Icmp,
     /// Any other IPv4 packet.
     OtherIp,
 }
@@ -217,9 +219,9 @@ fn look_at_ipv4<'a>(frame: &RxFrame<'a>, packet: &'a [u8], group: bool) -> Resul
     {
         return Err(Drop::Checksum);
     }
-    // RFC 1122 section 3.2.1.3: nobody who sends to us has no address. (A DHCP
-    // server has one; only its clients do not.)
-    if header[12..16] == [0; 4] {
+    // RFC 1122 section 3.2.1.3: no sender's address is 0.0.0.0 (a DHCP server
+    // has one, only its clients do not), the loopback's, multicast or broadcast.
+    if matches!(header[12], 127 | 224..) || header[12..16] == [0; 4] {
         return Err(Drop::Malformed);
     }
 
@@ -229,6 +231,10 @@ fn look_at_ipv4<'a>(frame: &RxFrame<'a>, packet: &'a [u8], group: bool) -> Resul
     let addresses: &[u8; 8] = header[12..].first_chunk().expect("two addresses");
     let fragmentation = be16(header, 6);
     if fragmentation & 0x3fff != 0 {
+        // RFC 1122 section 3.3.6: what is for one host comes to its station.
+        if group {
+            return Err(Drop::Malformed);
+        }
         return Ok(Kind::Fragment(Fragment {
             key: FragmentKey {
                 addresses: *addresses,
@@ -248,6 +254,7 @@ fn look_at_ipv4<'a>(frame: &RxFrame<'a>, packet: &'a [u8], group: bool) -> Resul
         IpProtocol::Tcp if group => Err(Drop::Malformed),
         IpProtocol::Tcp => look_at_tcp(addresses, payload, verified).map(Kind::Tcp),
         IpProtocol::Udp => look_at_udp(addresses, payload, verified).map(Kind::Udp),
+        IpProtocol::Icmp => Ok(Kind::Icmp),
         _ => Ok(Kind::OtherIp),
     }
 }

@@ -40,6 +40,9 @@ use crate::udp::UdpSockets;
 /// A VLAN tag's bytes: frames may be longer by so much than the MTU says.
 const VLAN_TAG: usize = 4;
 
+/// Every host must take packets of this size (RFC 791 section 3.1).
+const SMALLEST_MTU: usize = 576;
+
 /// Names a connection until it has ended. A name is not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowId {
@@ -188,7 +191,7 @@ impl Stack {
         transmit_ring: usize,
         now: u64,
     ) -> Self {
-        let mtu = config.mtu.min(max_mtu);
+        let mtu = config.mtu.clamp(SMALLEST_MTU, max_mtu.max(SMALLEST_MTU));
         let shape = shape(mtu);
         let instant = to_instant(now);
         let mut setup = iface::Config::new(EthernetAddress(mac.0).into());

@@ -34,7 +34,12 @@ impl Stack {
                 self.process(Slot::Common, frame, tx);
                 self.resolved();
             }
-            Kind::OtherIp | Kind::Fragment(_) => self.process(Slot::Common, frame, tx),
+            Kind::Icmp => self.process(Slot::Common, frame, tx),
+            // Nobody's: smoltcp tells the sender so.
+            Kind::OtherIp | Kind::Fragment(_) if self.unreachable.allow(self.now_ns) => {
+                self.process(Slot::Common, frame, tx);
+            }
+            Kind::OtherIp | Kind::Fragment(_) => self.counters.drop_no_protocol += 1,
         }
     }
 
