@@ -38,6 +38,9 @@ pub struct BootOptions {
     /// tap (needs root) or user; tap where it is possible.
     #[arg(long, value_name = "tap|user")]
     net: Option<NetKind>,
+    /// The network namespace of a tap; another one for a second appliance.
+    #[arg(long, value_name = "NAME", default_value = "uniperf")]
+    namespace: String,
     /// Boot arguments, such as 'ip=dhcp rx=poll'.
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     append: Vec<String>,
@@ -84,7 +87,7 @@ impl BootOptions {
     }
 
     pub fn network(&self) -> Result<Network> {
-        Network::of_kind(self.net.unwrap_or_else(NetKind::best))
+        Network::of_kind(self.net.unwrap_or_else(NetKind::best), &self.namespace)
     }
 }
 

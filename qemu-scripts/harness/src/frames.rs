@@ -1,7 +1,9 @@
 //! Ethernet frames as bytes, put on the tap without anyone checking them.
 
+use std::cell::Cell;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
@@ -15,14 +17,28 @@ pub const BROADCAST: [u8; 6] = [0xff; 6];
 #[derive(Debug)]
 pub struct FrameSender {
     socket: OwnedFd,
+    sent: Cell<u32>,
 }
+
+/// A tap's queue holds 1000 frames, and a NIC's ring 256: after so many the sender
+/// pauses, lest the rest be lost before anyone has to bear them.
+const BURST: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(2);
 
 impl FrameSender {
     /// A sender on `network`, which is a tap.
     pub fn new(network: &Network) -> Result<Self> {
         network.as_tap()?;
         let socket = network.enter(packet_socket)?.context("no packet socket")?;
-        Ok(Self { socket })
+        Ok(Self {
+            socket,
+            sent: Cell::new(0),
+        })
+    }
+
+    /// How many frames were sent.
+    pub fn sent(&self) -> u32 {
+        self.sent.get()
     }
 
     /// Puts `frame` on the wire as it is.
@@ -38,6 +54,10 @@ impl FrameSender {
         };
         let error = std::io::Error::last_os_error();
         ensure!(sent >= 0, "cannot send {} bytes: {error}", frame.len());
+        self.sent.set(self.sent.get() + 1);
+        if self.sent.get().is_multiple_of(BURST) {
+            std::thread::sleep(PAUSE);
+        }
         Ok(())
     }
 }

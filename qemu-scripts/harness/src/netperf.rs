@@ -108,6 +108,7 @@ pub struct Netperf<'a> {
     host: IpAddr,
     port: u16,
     length: Duration,
+    amount: Option<u64>,
     arguments: Vec<String>,
 }
 
@@ -120,6 +121,7 @@ impl<'a> Netperf<'a> {
             host,
             port,
             length: Duration::from_secs(1),
+            amount: None,
             arguments: Vec::new(),
         }
     }
@@ -128,6 +130,13 @@ impl<'a> Netperf<'a> {
     #[must_use]
     pub fn length(mut self, length: Duration) -> Self {
         self.length = length;
+        self
+    }
+
+    /// Ends a test after so many bytes or transactions, and not after a time.
+    #[must_use]
+    pub fn amount(mut self, amount: u64) -> Self {
+        self.amount = Some(amount);
         self
     }
 
@@ -150,7 +159,10 @@ impl<'a> Netperf<'a> {
 
     /// The command of a whole test with the CPU measured at both ends.
     pub fn test_command(&self, test: Test) -> Command {
-        let length = self.length.as_secs().max(1).to_string();
+        let length = match self.amount {
+            Some(amount) => format!("-{amount}"),
+            None => self.length.as_secs().max(1).to_string(),
+        };
         self.command(["-t", test.name(), "-l", &length, "-c", "-C"])
     }
 

@@ -81,10 +81,11 @@ pub struct UserNetwork {
 }
 
 impl Network {
-    /// A network of that kind for a person's run, the namespace being `uniperf`.
-    pub fn of_kind(kind: NetKind) -> Result<Self> {
+    /// A network of that kind for a person's run, in the namespace `name` if it is
+    /// a tap.
+    pub fn of_kind(kind: NetKind, name: &str) -> Result<Self> {
         match kind {
-            NetKind::Tap => Ok(Self::Tap(TapNetwork::new(Namespace::create("uniperf")?))),
+            NetKind::Tap => Ok(Self::Tap(TapNetwork::new(Namespace::create(name)?))),
             NetKind::User => Self::user(),
         }
     }

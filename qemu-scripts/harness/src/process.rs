@@ -92,6 +92,11 @@ impl Running {
         }
     }
 
+    /// The read end of its standard output, if that was piped and not yet taken.
+    pub fn take_stdout(&mut self) -> Option<std::process::ChildStdout> {
+        self.child.stdout.take()
+    }
+
     pub(crate) fn child(&mut self) -> &mut Child {
         &mut self.child
     }
@@ -264,6 +269,11 @@ impl Log {
     /// Whether there is no line yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether its writer has ended.
+    pub fn is_closed(&self) -> bool {
+        self.state().closed
     }
 
     /// All lines from the one with number `from` on.

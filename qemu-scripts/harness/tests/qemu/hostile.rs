@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use uniperf_harness::frames::{BROADCAST, FrameSender, Noise, ethernet, ethernet_to, ipv4};
-use uniperf_harness::peers::scan_ports;
+use uniperf_harness::peers::{ping_flood, scan_ports};
 use uniperf_harness::process::Running;
 use uniperf_harness::{CONTROL_PORT, Test};
 
@@ -49,6 +49,7 @@ fn random_bytes_on_the_control_port() {
         let size = noise.below(2000);
         exchange(&rig, &noise.bytes(size));
     }
+    assert!(rig.counter("netperf.clients") >= 112);
     rig.is_well();
     rig.end();
 }
@@ -106,6 +107,8 @@ fn huge_and_wild_numbers_in_control_messages() {
     for kind in 0..400 {
         exchange(&rig, &message(kind, &mut |_| 0x7fff_ffff));
     }
+    assert!(rig.counter("netperf.clients") >= 605);
+    assert!(rig.counter("netperf.refused") > 100);
     rig.is_well();
     rig.end();
 }
@@ -129,6 +132,10 @@ fn a_client_is_killed_in_the_middle_of_each_test() {
         client.kill().unwrap();
         rig.run(Test::TcpRr);
     }
+    // To some the end of the connection is the end of the test.
+    let ended = rig.counter("netperf.tests_finished") + rig.counter("netperf.tests_abandoned");
+    assert_eq!(ended, rig.counter("netperf.tests_started"));
+    assert!(rig.counter("netperf.tests_abandoned") > 0);
     rig.is_well();
     rig.end();
 }
@@ -160,10 +167,19 @@ fn a_scan_of_all_ports() {
     rig.end();
 }
 
+/// A sender of frames that arrive: QEMU's e1000 is deaf for the first second after
+/// its receiver was enabled.
+fn sender(rig: &Rig) -> FrameSender {
+    let network = rig.appliance.network();
+    let pings = ping_flood(network, rig.ready.address, 1, 56).unwrap();
+    assert!(pings.received > 0);
+    FrameSender::new(network).unwrap()
+}
+
 #[test]
 fn truncated_frames_and_garbage() {
     let mut rig = Rig::new();
-    let sender = FrameSender::new(rig.appliance.network()).unwrap();
+    let sender = sender(&rig);
     let mut noise = Noise::new(3);
 
     // Ethernet alone, from nothing behind the header on.
@@ -199,6 +215,10 @@ fn truncated_frames_and_garbage() {
         arp.extend(noise.bytes(size));
         sender.send(&ethernet_to(BROADCAST, 0x0806, &arp)).unwrap();
     }
+    rig.wait_for_counter("rx.frames", u64::from(sender.sent()));
+    rig.wait_for_counter("drop.malformed", 100);
+    rig.wait_for_counter("drop.truncated", 1000);
+    rig.wait_for_counter("drop.checksum", 1000);
     rig.is_well();
     rig.end();
 }
@@ -206,7 +226,7 @@ fn truncated_frames_and_garbage() {
 #[test]
 fn fragments_that_never_become_a_whole() {
     let mut rig = Rig::new();
-    let sender = FrameSender::new(rig.appliance.network()).unwrap();
+    let sender = sender(&rig);
     let mut noise = Noise::new(4);
     for number in 0..2000_u16 {
         let mut packet = ipv4(17, &noise.bytes(64));
@@ -219,6 +239,7 @@ fn fragments_that_never_become_a_whole() {
         packet[10..12].copy_from_slice(&sum.to_be_bytes());
         sender.send(&ethernet(0x0800, &packet)).unwrap();
     }
+    rig.wait_for_counter("rx.fragments", 1000);
     rig.is_well();
     rig.end();
 }
@@ -230,7 +251,7 @@ fn frames_larger_than_the_wire_takes() {
     tap.namespace()
         .ip(&["link", "set", "tap0", "mtu", "9000"])
         .unwrap();
-    let sender = FrameSender::new(rig.appliance.network()).unwrap();
+    let sender = sender(&rig);
     let mut noise = Noise::new(5);
     for size in [1501, 1504, 1505, 1518, 1519, 2000, 2034, 2048, 4096, 9000] {
         for _ in 0..50 {
@@ -250,7 +271,7 @@ fn frames_larger_than_the_wire_takes() {
 #[test]
 fn connections_that_are_begun_and_forgotten() {
     let mut rig = Rig::new();
-    let sender = FrameSender::new(rig.appliance.network()).unwrap();
+    let sender = sender(&rig);
     let mut noise = Noise::new(6);
     for number in 0..5000_u16 {
         // A SYN with nobody behind it.
@@ -269,6 +290,7 @@ fn connections_that_are_begun_and_forgotten() {
         packet[36..38].copy_from_slice(&sum.to_be_bytes());
         sender.send(&ethernet(0x0800, &packet)).unwrap();
     }
+    rig.wait_for_counter("tcp.half_open_evicted", 1000);
     rig.is_well();
     rig.end();
 }

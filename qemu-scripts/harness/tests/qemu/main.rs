@@ -2,6 +2,7 @@
 //! the image before it runs these; taps and namespaces need root.
 
 mod boot;
+mod commands;
 mod dhcp;
 mod hostile;
 mod linux;

@@ -65,8 +65,9 @@ fn sixteen_clients_of_mixed_tests_run_at_once() {
             .collect();
         for (test, client) in clients {
             let result = client.join().unwrap().unwrap();
-            println!("{test}: {:.2}", result.throughput);
-            assert!(result.throughput > 0.0, "{result:?}");
+            // The UDP streams leave others little of the tap, and the figures with
+            // it; but each client gets to its end.
+            println!("{test}: {:.2}, {:.1} s", result.throughput, result.elapsed);
         }
     });
     rig.is_well();
@@ -76,15 +77,28 @@ fn sixteen_clients_of_mixed_tests_run_at_once() {
 
 #[test]
 fn both_sides_count_the_same_bytes() {
+    const MESSAGE: u64 = 16384;
     let mut rig = Rig::new();
-    for _ in 0..5 {
-        let sent = rig.run(Test::TcpStream);
-        assert!(sent.local_bytes_sent > Some(1_000_000), "{sent:?}");
-        assert_eq!(sent.local_bytes_sent, sent.remote_bytes_received);
+    for messages in [1, 10, 1000, 20_000] {
+        // So many bytes, exactly.
+        let amount = messages * MESSAGE;
+        let netperf = rig.netperf().amount(amount);
+        let netperf = netperf.test_arguments(["-m", "16384", "-M", "16384"]);
+        let sent = netperf.run(Test::TcpStream).unwrap();
+        assert_eq!(sent.local_bytes_sent, Some(amount));
+        assert_eq!(sent.remote_bytes_received, Some(amount));
 
-        let received = rig.run(Test::TcpMaerts);
-        assert!(received.local_bytes_received > Some(1_000_000));
-        assert_eq!(received.remote_bytes_sent, received.local_bytes_received);
+        let received = netperf.run(Test::TcpMaerts).unwrap();
+        assert_eq!(received.local_bytes_received, Some(amount));
+        assert_eq!(received.remote_bytes_sent, Some(amount));
+    }
+    for _ in 0..5 {
+        // The client does not count the send that the end of the time cuts short.
+        let sent = rig.run(Test::TcpStream);
+        let received = sent.remote_bytes_received.unwrap();
+        let sent = sent.local_bytes_sent.unwrap();
+        println!("{sent} sent, {received} received");
+        assert!(sent > 1_000_000 && (sent..sent + MESSAGE).contains(&received));
     }
     rig.is_at_rest();
     rig.end();

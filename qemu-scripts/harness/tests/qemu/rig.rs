@@ -1,6 +1,6 @@
 //! An appliance under test.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use uniperf_harness::{
     Appliance, Counters, Image, Machine, Netperf, NetperfResult, Network, NicModel, Ready, Test,
@@ -9,6 +9,9 @@ use uniperf_harness::{
 /// How long connections of dead clients may stay: the stack gives up on a silent
 /// peer after its keep-alive and retransmission times, and holds TIME-WAIT.
 const REST_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How long frames may be under way.
+const COUNTER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An appliance that is ready, and its counters from before anything happened.
 pub struct Rig {
@@ -77,6 +80,18 @@ impl Rig {
         counters
             .get(name)
             .unwrap_or_else(|| panic!("there is no counter {name}"))
+    }
+
+    /// Waits until a counter has reached `value`.
+    pub fn wait_for_counter(&mut self, name: &str, value: u64) {
+        let begin = Instant::now();
+        let mut now = self.counter(name);
+        while now < value {
+            assert!(begin.elapsed() < COUNTER_TIMEOUT, "{name} stays at {now}");
+            std::thread::sleep(Duration::from_millis(100));
+            now = self.counter(name);
+        }
+        println!("{name}: {now}");
     }
 
     /// Powers off.
