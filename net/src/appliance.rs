@@ -168,7 +168,7 @@ impl<N: Nic, M: Machine> Appliance<N, M> {
             if ring_full {
                 self.receiver.counters.tx_ring_full += 1;
             }
-            if !self.stack.has_events() {
+            if ring_full || !self.stack.has_events() {
                 break;
             }
         }

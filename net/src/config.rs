@@ -74,10 +74,12 @@ pub enum RxMode {
     Napi,
     /// Polls for ever and never waits. The CPU is always busy.
     Poll,
-    /// As `Napi`, but goes on polling until `hold_ns` have passed without
-    /// traffic. It saves an interrupt and a wake-up where the next frame is
-    /// near; the time spent polling counts as busy, so netperf's CPU figures
-    /// rise with it.
+    /// As `Napi`, but where frames come less than `hold_ns` apart, goes on
+    /// polling until there was none for so long. It saves an interrupt and a
+    /// wake-up where the next frame is near. The time spent polling counts as
+    /// busy, so netperf's CPU figures rise with it; where frames come further
+    /// apart, as in a request and response test whose round trip is longer, it
+    /// is not spent.
     Adaptive {
         /// Nanoseconds of silence after which the loop waits.
         hold_ns: u64,
@@ -85,9 +87,9 @@ pub enum RxMode {
 }
 
 impl RxMode {
-    /// Adaptive polling's default: about what an interrupt, its exit from the
-    /// idle wait and its two register accesses cost. Polling for longer than
-    /// that costs more than it can save.
+    /// Adaptive polling's default: a few times what an interrupt, its exit from
+    /// the idle wait and its two register accesses cost. Polling for much
+    /// longer than that costs more than it can save.
     pub const DEFAULT_HOLD_NS: u64 = 10 * MICROSECOND;
 }
 

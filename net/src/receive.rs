@@ -40,6 +40,8 @@ pub struct Receiver {
     masked: bool,
     /// When a frame was last found.
     last_traffic: u64,
+    /// How long the one before had been found before that.
+    last_gap: u64,
     service_at: u64,
     /// What happened so far.
     pub counters: LoopCounters,
@@ -58,6 +60,7 @@ impl Receiver {
             weight: config.weight.max(1),
             masked: true,
             last_traffic: 0,
+            last_gap: u64::MAX,
             service_at: 0,
             counters: LoopCounters::default(),
         }
@@ -89,7 +92,10 @@ impl Receiver {
         self.counters.polls += 1;
         match frames {
             0 => self.counters.empty_polls += 1,
-            _ => self.last_traffic = now,
+            _ => {
+                self.last_gap = now.saturating_sub(self.last_traffic);
+                self.last_traffic = now;
+            }
         }
         let exhausted = frames == budget;
         if exhausted && budget > 0 {
@@ -100,12 +106,13 @@ impl Receiver {
 
     /// Whether the next poll comes at once.
     pub fn goes_on(&self, polled: Polled, now: u64) -> bool {
+        let more_is_there = polled.exhausted && polled.frames > 0;
         match self.mode {
             RxMode::Poll => true,
-            RxMode::Napi => polled.exhausted && polled.frames > 0,
+            RxMode::Napi => more_is_there,
             RxMode::Adaptive { hold_ns } => {
-                polled.exhausted && polled.frames > 0
-                    || now.saturating_sub(self.last_traffic) < hold_ns
+                let silence = now.saturating_sub(self.last_traffic);
+                more_is_there || self.last_gap < hold_ns && silence < hold_ns
             }
         }
     }

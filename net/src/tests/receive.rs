@@ -65,19 +65,31 @@ fn all_modes_deliver_the_same() {
     }
 }
 
+/// Frames that come far apart are waited for, frames that come close together
+/// are polled for.
 #[test]
-fn adaptive_polls_for_a_while_and_then_waits() {
+fn adaptive_polls_where_the_next_frame_is_near() {
     let mut bench = Bench::with(&config(RxMode::Adaptive { hold_ns: 50_000 }));
+    bench.introduce();
     bench.run(SECOND / 100);
-    let before = bench.appliance.receiver.counters;
-    bench.inject(ping(1, b"x"));
-    bench.run(SECOND / 100);
-    let after = bench.appliance.receiver.counters;
-    assert_eq!(after.interrupts, before.interrupts + 1);
-    let polls = after.polls - before.polls;
-    // A turn of the bench takes a microsecond.
-    assert!((45..60).contains(&polls), "{polls} polls");
-    assert!(after.waits > before.waits);
+    let mut polls_for = |gaps: &[u64]| {
+        let before = bench.appliance.receiver.counters;
+        for gap in gaps {
+            bench.inject(ping(1, b"x"));
+            bench.run(*gap);
+        }
+        bench.run(SECOND / 100);
+        let after = bench.appliance.receiver.counters;
+        assert!(after.waits > before.waits);
+        after.polls - before.polls
+    };
+    let alone = polls_for(&[SECOND / 100]);
+    assert!(alone < 5, "{alone} polls");
+    let apart = polls_for(&[100_000, 100_000, 100_000]);
+    assert!(apart < 15, "{apart} polls");
+    // A turn of the bench takes a microsecond: the last one is waited for.
+    let together = polls_for(&[20_000, 20_000, 20_000]);
+    assert!((70..110).contains(&together), "{together} polls");
 }
 
 /// A NIC that raises no interrupt for a frame that comes while it is masked,
