@@ -3,11 +3,13 @@
 //! [`nic`] is the trait that the stack is written against; [`hw`] is what a
 //! driver asks of the machine below it. Each NIC has one folder. A driver is
 //! generic over how it reaches registers and DMA memory, so the same source
-//! runs on the machine and on the host against a model.
+//! runs on the machine and on the host against a model. [`gso`] cuts
+//! super-segments for NICs that cannot.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
 
 pub mod e1000;
+pub mod gso;
 pub mod hw;
 pub mod nic;

@@ -24,7 +24,8 @@ pub trait Nic {
     /// What the NIC is.
     fn identity(&self) -> &Identity;
 
-    /// What the NIC can do.
+    /// What the NIC can do. It may change with the link: look again after an
+    /// [`Event`].
     fn capabilities(&self) -> &Capabilities;
 
     /// The link as last seen by [`service`](Nic::service).
@@ -96,10 +97,11 @@ pub struct RxDropped {
 pub trait Transmit {
     /// Queues one frame, or one super-segment.
     ///
-    /// `fill` writes the first `header_len` bytes straight into a DMA buffer;
-    /// the `payload` fragments follow them by reference and must stay unchanged
-    /// until the frame is reclaimed. Nothing is on the wire before
-    /// [`flush`](Transmit::flush).
+    /// `fill` writes the first `header_len` bytes straight into a DMA buffer:
+    /// the headers, and as much of the payload as the caller likes. The buffer
+    /// holds something old before. The `payload` fragments follow by reference
+    /// and must stay unchanged until the frame is reclaimed. Nothing is on the
+    /// wire before [`flush`](Transmit::flush).
     ///
     /// # Errors
     ///
@@ -119,12 +121,39 @@ pub trait Transmit {
     /// frames those were.
     fn reclaim(&mut self) -> usize;
 
+    /// What [`send`](Transmit::send) would answer now, without sending.
+    ///
+    /// It is for a caller that must know before it builds a super-segment. It
+    /// looks at lengths only; where it accepts a length, it accepts a shorter one.
+    ///
+    /// # Errors
+    ///
+    /// The error that `send` would return.
+    fn accepts(
+        &self,
+        header_len: usize,
+        payload: &[DmaSlice],
+        offload: Offload,
+    ) -> Result<(), TxError> {
+        let _ = header_len;
+        match (payload, offload) {
+            ([], Offload::None) if self.free() > 0 => Ok(()),
+            ([], Offload::None) => Err(TxError::RingFull),
+            _ => Err(TxError::Unsupported),
+        }
+    }
+
     /// How many frames without payload fragments can be queued now.
+    /// Super-segments are not frames: ask [`accepts`](Transmit::accepts).
     fn free(&self) -> usize;
 
     /// The same when nothing is in flight.
     fn capacity(&self) -> usize;
 }
+
+/// Bytes of payload that `fill` writes behind the headers of a super-segment
+/// whose other payload follows by reference.
+pub const TSO_INLINE: usize = 4;
 
 /// Why a frame was not queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +181,28 @@ pub enum Offload {
         offset: u16,
     },
     /// Cut a TCP super-segment into segments of at most `mss` payload bytes.
+    ///
+    /// The frame is an Ethernet header without a tag, an IPv4 header, or an IPv6
+    /// header without extensions, a TCP header, and payload. Of the headers, the
+    /// IPv4 total length or IPv6 payload length, the IPv4 header checksum and
+    /// the TCP checksum may hold anything: the driver writes there what its NIC
+    /// wants. The rest is as in the first segment, but FIN and PSH as in the last.
+    ///
+    /// What comes out is what [`gso::send`](crate::gso::send) makes of the same
+    /// super-segment: lengths and checksums are right, the IPv4 identification
+    /// goes up by one and the sequence number by `mss` from segment to segment,
+    /// and FIN and PSH stand in the last one only. A NIC repeats CWR, URG and
+    /// the like in every segment, so a super-segment that has them must be cut
+    /// by `gso::send`, which sets CWR in the first only.
+    ///
+    /// With payload fragments, `fill` also writes the first [`TSO_INLINE`] bytes
+    /// of payload or more: some NICs go wrong over a buffer of headers alone.
+    ///
+    /// [`TxError::Unsupported`] is the answer to what this NIC cannot cut
+    /// (nothing behind the headers, more than
+    /// [`tso_max_bytes`](Capabilities::tso_max_bytes), an `mss` that with the
+    /// headers exceeds the MTU or is below about 64, headers above 240 bytes):
+    /// cut it by `gso::send`.
     Tso {
         /// Whether the super-segment is IPv6.
         ipv6: bool,
@@ -289,6 +340,10 @@ pub struct Capabilities {
     pub tso_v4: bool,
     /// Takes [`Offload::Tso`] over IPv6.
     pub tso_v6: bool,
+    /// Longest super-segment in bytes, from its Ethernet header on; 0 without
+    /// TSO. With an MSS of 536 or more, one of this length can always be sent
+    /// when nothing is in flight.
+    pub tso_max_bytes: usize,
     /// Can limit its interrupt rate.
     pub interrupt_throttle: bool,
 }

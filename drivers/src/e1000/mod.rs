@@ -518,6 +518,7 @@ fn capabilities(model: &Model, config: &Config) -> Capabilities {
         scatter_gather: true,
         tso_v4: false,
         tso_v6: false,
+        tso_max_bytes: 0,
         interrupt_throttle: model.has_itr(),
     }
 }

@@ -139,6 +139,7 @@ impl MemoryNic {
                 scatter_gather: false,
                 tso_v4: false,
                 tso_v6: false,
+                tso_max_bytes: 0,
                 interrupt_throttle: false,
             },
             rx: Rx {

@@ -1,0 +1,204 @@
+//! Software segmentation: cuts a super-segment just above a driver that cannot,
+//! into the very segments that a NIC with TSO would send.
+//!
+//! Which header fields change from segment to segment is common to all NICs
+//! (Intel's 8254x manual, 3.5.9, says it well): lengths and checksums, the IPv4
+//! identification, the TCP sequence number, and the flags that belong to the
+//! first or the last segment only.
+
+use crate::nic::{Offload, Transmit, TxError};
+
+const ETHERNET: usize = 14;
+const IPV6_HEADER: usize = 40;
+const TCP_HEADER: usize = 20;
+const TCP: u16 = 6;
+
+/// Where fields lie in an IPv4 header.
+mod ipv4 {
+    pub const TOTAL_LENGTH: usize = 2;
+    pub const IDENTIFICATION: usize = 4;
+    pub const CHECKSUM: usize = 10;
+    pub const ADDRESSES: core::ops::Range<usize> = 12..20;
+}
+
+/// Where fields lie in an IPv6 header.
+mod ipv6 {
+    pub const PAYLOAD_LENGTH: usize = 4;
+    pub const ADDRESSES: core::ops::Range<usize> = 8..40;
+}
+
+/// Where fields lie in a TCP header (RFC 9293, 3.1; RFC 3168 for CWR).
+mod tcp {
+    pub const SEQUENCE: usize = 4;
+    pub const FLAGS: usize = 13;
+    pub const CHECKSUM: usize = 16;
+    pub const FIN: u8 = 1 << 0;
+    pub const PSH: u8 = 1 << 3;
+    pub const CWR: u8 = 1 << 7;
+}
+
+/// How a super-segment is to be cut: [`Offload::Tso`] for software.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Whether the super-segment is IPv6.
+    pub ipv6: bool,
+    /// Bytes of Ethernet, IP and TCP headers.
+    pub header_len: u16,
+    /// Payload bytes a segment.
+    pub mss: u16,
+    /// Whether the NIC fills in the TCP checksums
+    /// ([`tx_checksum`](crate::nic::Capabilities::tx_checksum)).
+    pub checksum_offload: bool,
+}
+
+/// How many segments `payload` bytes make.
+pub const fn segments(payload: usize, mss: u16) -> usize {
+    payload.div_ceil(mss as usize)
+}
+
+/// Queues the segments of a super-segment, all of them or none, and returns how
+/// many they are.
+///
+/// `frame` holds headers and payload as for [`Offload::Tso`]: lengths and
+/// checksums may hold anything. CWR is right too: it stands in the first
+/// segment only. Payload is copied once, into the transmit buffers. As with
+/// [`Transmit::send`], nothing is on the wire before a flush.
+///
+/// # Errors
+///
+/// [`TxError::RingFull`] if not all segments have room now, and
+/// [`TxError::Unsupported`] if they never will: more than the whole ring,
+/// longer than the MTU, or no payload behind TCP headers that add up.
+pub fn send<T: Transmit>(tx: &mut T, frame: &[u8], cut: Cut) -> Result<usize, TxError> {
+    let (headers, payload) = frame
+        .split_at_checked(cut.header_len.into())
+        .ok_or(TxError::Unsupported)?;
+    let layout = Layout::of(headers, cut.ipv6).ok_or(TxError::Unsupported)?;
+    if payload.is_empty() || cut.mss == 0 {
+        return Err(TxError::Unsupported);
+    }
+    let count = segments(payload.len(), cut.mss);
+    if count > tx.capacity() {
+        return Err(TxError::Unsupported);
+    }
+    if count > tx.free() {
+        return Err(TxError::RingFull);
+    }
+    let offload = if cut.checksum_offload {
+        Offload::Checksum {
+            start: layout.tcp as u16,
+            offset: (layout.tcp + tcp::CHECKSUM) as u16,
+        }
+    } else {
+        Offload::None
+    };
+    for (index, part) in payload.chunks(cut.mss.into()).enumerate() {
+        // The first is the longest: if it is accepted, all are.
+        tx.send(headers.len() + part.len(), &[], offload, |segment| {
+            let (head, body) = segment.split_at_mut(headers.len());
+            head.copy_from_slice(headers);
+            body.copy_from_slice(part);
+            let last = index + 1 == count;
+            layout.number(head, index, cut.mss, last);
+            layout.finish(segment, cut.checksum_offload);
+        })?;
+    }
+    Ok(count)
+}
+
+/// Where the headers of a super-segment lie.
+#[derive(Clone, Copy)]
+struct Layout {
+    ipv6: bool,
+    /// First byte of the TCP header.
+    tcp: usize,
+}
+
+impl Layout {
+    /// Checks that `headers` are Ethernet, IP and TCP headers and nothing else.
+    fn of(headers: &[u8], ipv6: bool) -> Option<Self> {
+        let ip_header = if ipv6 {
+            IPV6_HEADER
+        } else {
+            usize::from(headers.get(ETHERNET)? & 0x0f) * 4
+        };
+        let tcp = ETHERNET + ip_header;
+        let tcp_header = usize::from(headers.get(tcp + 12)? >> 4) * 4;
+        let adds_up = tcp + tcp_header == headers.len()
+            && tcp_header >= TCP_HEADER
+            && ip_header >= ipv4::ADDRESSES.end;
+        adds_up.then_some(Self { ipv6, tcp })
+    }
+
+    /// Turns the headers of the super-segment into those of segment `index`,
+    /// but for lengths and checksums.
+    fn number(self, headers: &mut [u8], index: usize, mss: u16, last: bool) {
+        let (ip, tcp) = headers[ETHERNET..].split_at_mut(self.tcp - ETHERNET);
+        if !self.ipv6 {
+            let identification = get16(ip, ipv4::IDENTIFICATION).wrapping_add(index as u16);
+            put16(ip, ipv4::IDENTIFICATION, identification);
+        }
+        let field = &mut tcp[tcp::SEQUENCE..][..4];
+        let sequence = u32::from_be_bytes([field[0], field[1], field[2], field[3]]);
+        let sent = index as u32 * u32::from(mss);
+        field.copy_from_slice(&sequence.wrapping_add(sent).to_be_bytes());
+        if !last {
+            tcp[tcp::FLAGS] &= !(tcp::FIN | tcp::PSH);
+        }
+        if index > 0 {
+            tcp[tcp::FLAGS] &= !tcp::CWR;
+        }
+    }
+
+    /// Writes lengths and checksums. With `offload`, the TCP checksum becomes
+    /// the pseudo-header's sum, which the NIC goes on from.
+    fn finish(self, segment: &mut [u8], offload: bool) {
+        let (ip, tcp) = segment[ETHERNET..].split_at_mut(self.tcp - ETHERNET);
+        let addresses = if self.ipv6 {
+            put16(ip, ipv6::PAYLOAD_LENGTH, tcp.len() as u16);
+            &ip[ipv6::ADDRESSES]
+        } else {
+            put16(ip, ipv4::TOTAL_LENGTH, (ip.len() + tcp.len()) as u16);
+            put16(ip, ipv4::CHECKSUM, 0);
+            let sum = !fold(sum(ip));
+            put16(ip, ipv4::CHECKSUM, sum);
+            &ip[ipv4::ADDRESSES]
+        };
+        let pseudo_header = fold(sum(addresses) + u64::from(TCP) + tcp.len() as u64);
+        put16(tcp, tcp::CHECKSUM, pseudo_header);
+        if !offload {
+            // The field already holds the pseudo-header's sum.
+            let sum = !fold(sum(tcp));
+            put16(tcp, tcp::CHECKSUM, sum);
+        }
+    }
+}
+
+fn get16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn put16(bytes: &mut [u8], at: usize, value: u16) {
+    bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+}
+
+/// Adds up 16-bit words without folding (RFC 1071): 32 bits at a time, which
+/// folds to the same.
+fn sum(bytes: &[u8]) -> u64 {
+    let mut words = bytes.chunks_exact(4);
+    let mut sum = 0;
+    for word in &mut words {
+        sum += u64::from(u32::from_be_bytes([word[0], word[1], word[2], word[3]]));
+    }
+    let mut rest = [0; 4];
+    rest[..words.remainder().len()].copy_from_slice(words.remainder());
+    sum + u64::from(u32::from_be_bytes(rest))
+}
+
+/// Folds a sum to 16 bits with end-around carry.
+fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
