@@ -269,9 +269,13 @@ impl<N: Nic, M: Machine> Appliance<N, M> {
 
     /// Prints all counters, a `NAME VALUE` a line.
     fn print_counters(&mut self) {
+        let cpu = self.machine.cpu_time();
         self.machine.print(format_args!("counters:\n"));
         let machine = &mut self.machine;
         let mut visit = |name: &str, value: u64| machine.print(format_args!("{name} {value}\n"));
+        visit("cpu.cycles", cpu.total);
+        visit("cpu.idle_cycles", cpu.idle);
+        visit("cpu.cycles_per_second", cpu.frequency);
         self.receiver.counters.each(&mut visit);
         self.stack.counters().each(&mut visit);
         visit("drop.no_carrier", self.no_carrier.dropped());

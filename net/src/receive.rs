@@ -14,14 +14,12 @@ use crate::machine::Machine;
 use crate::stack::Stack;
 
 const MILLISECOND: u64 = 1_000_000;
-/// The longest sleep: what a lost interrupt costs at most.
-const LONGEST_WAIT: u64 = 1000 * MILLISECOND;
 /// How long to sleep when the transmit ring is full: about twenty full frames
 /// at a gigabit a second.
 const RING_FULL_WAIT: u64 = MILLISECOND / 4;
-/// How often a NIC that may not interrupt is asked for what it would have
-/// interrupted for.
-const SERVICE_EVERY: u64 = 500 * MILLISECOND;
+/// How often the driver looks for what no interrupt tells: a transmitter that
+/// hangs, a link that was lost without a sign (see [`Nic::service`]).
+const SERVICE_EVERY: u64 = 1000 * MILLISECOND;
 
 /// What a poll did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,17 +67,16 @@ impl Receiver {
     /// Takes what the interrupt handler left. Returns what the driver must see
     /// to, if anything.
     pub fn take_interrupt<M: Machine>(&mut self, machine: &mut M, now: u64) -> Option<Causes> {
-        if let Some(causes) = machine.take_interrupt() {
+        let causes = machine.take_interrupt();
+        if causes.is_some() {
             self.counters.interrupts += 1;
             self.masked = true;
-            let others = causes - (Causes::RECEIVE | Causes::TRANSMIT);
-            return (!others.is_empty()).then_some(causes);
         }
-        if self.mode == RxMode::Poll && now >= self.service_at {
+        if now >= self.service_at {
             self.service_at = now + SERVICE_EVERY;
             return Some(Causes::all());
         }
-        None
+        causes.filter(|causes| !(Causes::RECEIVE | Causes::TRANSMIT).contains(*causes))
     }
 
     /// Polls the NIC once and hands what it finds to the stack.
@@ -138,7 +135,7 @@ impl Receiver {
             self.counters.rechecks_hit += 1;
             return;
         }
-        let mut until = now + LONGEST_WAIT;
+        let mut until = self.service_at;
         if let Some(deadline) = deadline {
             until = until.min(deadline);
         }

@@ -58,6 +58,12 @@ impl Client {
         given > 0
     }
 
+    /// Whether something came on the control connection.
+    pub(super) fn has_requests(&self, cx: &mut Context<'_>) -> bool {
+        let socket = self.control.and_then(|control| cx.stack.tcp(control));
+        socket.is_some_and(|socket| socket.can_recv())
+    }
+
     /// Gives what came on the control connection to the session. Returns how
     /// many bytes it took.
     pub(super) fn take_requests(&mut self, cx: &mut Context<'_>, at: Snapshot) -> usize {

@@ -141,12 +141,9 @@ impl Server {
                 return;
             };
             let mut moved = client.send_answers(cx);
-            let mut at = None;
-            if let Some(socket) = client.control.and_then(|control| cx.stack.tcp(control)) {
-                if socket.can_recv() {
-                    let snapshot = *at.get_or_insert_with(|| now(cx.machine));
-                    moved |= client.take_requests(cx, snapshot) > 0;
-                }
+            if client.has_requests(cx) {
+                let at = now(cx.machine);
+                moved |= client.take_requests(cx, at) > 0;
             }
             self.obey(cx, index);
             if !moved {
