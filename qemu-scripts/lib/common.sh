@@ -92,22 +92,24 @@ print_help() { sed -n '2,/^$/{s/^# \{0,1\}//p}' "$1"; }
 # Builds the harness, and the image unless --image names one, and becomes
 # `uniperf-qemu "$@"`.
 start_harness() {
-    local arg own_image=yes
+    local arg build=yes purpose=run
+    if [ "$1" = linux ]; then
+        build=no purpose=peer
+    fi
     for arg in "$@"; do
         case $arg in
-            --image | --image=*) own_image=no ;;
+            --image | --image=*) build=no ;;
             --) break ;;
         esac
     done
-    "$ROOT/qemu-scripts/setup" --for run
-    if [ "$own_image" = yes ]; then
-        build_image
-    fi
+    "$ROOT/qemu-scripts/setup" --for "$purpose"
     select_toolchain || die "no Rust $RUST_VERSION here, though setup ended well"
-    (cd "$ROOT" && cargo build --quiet -p uniperf-harness --bin uniperf-qemu)
-    if [ "$own_image" = yes ]; then
+    if [ "$build" = yes ]; then
+        build_image
         export UNIPERF_IMAGE=$IMAGE
     fi
-    export UNIPERF_ROOT=$ROOT
+    say "building the harness"
+    (cd "$ROOT" && cargo build --quiet -p uniperf-harness --bin uniperf-qemu)
+    export UNIPERF_ROOT=$ROOT UNIPERF_CACHE=$CACHE
     exec "$TARGET_DIR/debug/uniperf-qemu" "$@"
 }

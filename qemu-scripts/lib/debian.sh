@@ -16,11 +16,14 @@ install_packages() {
     if ! apt-cache show --no-all-versions "$@" >/dev/null 2>&1; then
         apt-get -q update || say "apt-get update was not wholly successful; going on"
     fi
-    if ! DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends "$@"; then
-        # The lists were too old for the mirror, as a rule.
-        apt-get -q update
-        DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends "$@"
-    fi
+    # Where it fails, the lists were too old for the mirror, as a rule.
+    apt_install "$@" || { apt-get -q update && apt_install "$@"; }
+}
+
+# apt-get install, without questions and without what is merely recommended.
+apt_install() {
+    DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends \
+        -o DPkg::Lock::Timeout=300 "$@"
 }
 
 # Installs the package file $1 without its daemon being started, now or at boot:
@@ -35,8 +38,7 @@ if [ "$2" = defaults ]; then set -- "$1" defaults-disabled; fi
 exec /usr/sbin/update-rc.d "$@"
 SHIM
     chmod 755 "$shim" "$shim/invoke-rc.d" "$shim/update-rc.d"
-    DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends \
-        -o "DPkg::Path=$shim:/usr/sbin:/usr/bin:/sbin:/bin" "$1"
+    apt_install -o "DPkg::Path=$shim:/usr/sbin:/usr/bin:/sbin:/bin" "$1"
 }
 
 # The mirrors that the machine takes Debian itself from: lines "URI SUITE".

@@ -68,7 +68,9 @@ or run this once as root, as $folder is not yours to write:
         deb=$(download_package rust-src "$RUST_VERSION" main sid) ||
         die "$advice
 which none of Debian's suites has any more"
-    # Beside its place, so that the rename is whole.
+    # Beside its place, so that the rename is whole. A killed set-up may have left
+    # its own there.
+    rm -rf "$folder"/.uniperf-*
     temporary=$(mktemp -d "$folder/.uniperf-XXXXXX")
     TEMPORARY+=("$temporary")
     dpkg-deb -x "$deb" "$temporary"
@@ -129,6 +131,7 @@ or remove the folder"
 
     say "getting $HERMIT and applying our patch"
     mkdir -p "$ROOT/target/patch"
+    rm -rf "$ROOT"/target/patch/.new-*
     new=$(mktemp -d "$ROOT/target/patch/.new-XXXXXX")
     TEMPORARY+=("$new")
     mkdir "$new/fetch"
