@@ -8,16 +8,23 @@
 
 use crate::nic::{Offload, Transmit, TxError};
 
-const ETHERNET: usize = 14;
+/// Bytes of an Ethernet header.
+pub(crate) const ETHERNET: usize = 14;
+/// Where the checksum lies in an IPv4 header.
+pub(crate) const IPV4_CHECKSUM: usize = 10;
+/// Where the checksum lies in a TCP header.
+pub(crate) const TCP_CHECKSUM: usize = 16;
+
+const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
 const TCP_HEADER: usize = 20;
-const TCP: u16 = 6;
+/// TCP's protocol number.
+const TCP: u64 = 6;
 
 /// Where fields lie in an IPv4 header.
 mod ipv4 {
     pub const TOTAL_LENGTH: usize = 2;
     pub const IDENTIFICATION: usize = 4;
-    pub const CHECKSUM: usize = 10;
     pub const ADDRESSES: core::ops::Range<usize> = 12..20;
 }
 
@@ -30,8 +37,8 @@ mod ipv6 {
 /// Where fields lie in a TCP header (RFC 9293, 3.1; RFC 3168 for CWR).
 mod tcp {
     pub const SEQUENCE: usize = 4;
+    pub const DATA_OFFSET: usize = 12;
     pub const FLAGS: usize = 13;
-    pub const CHECKSUM: usize = 16;
     pub const FIN: u8 = 1 << 0;
     pub const PSH: u8 = 1 << 3;
     pub const CWR: u8 = 1 << 7;
@@ -54,6 +61,11 @@ pub struct Cut {
 /// How many segments `payload` bytes make.
 pub const fn segments(payload: usize, mss: u16) -> usize {
     payload.div_ceil(mss as usize)
+}
+
+/// The shortest Ethernet, IP and TCP headers.
+pub(crate) const fn shortest_headers(ipv6: bool) -> usize {
+    ETHERNET + if ipv6 { IPV6_HEADER } else { IPV4_HEADER } + TCP_HEADER
 }
 
 /// Queues the segments of a super-segment, all of them or none, and returns how
@@ -87,7 +99,7 @@ pub fn send<T: Transmit>(tx: &mut T, frame: &[u8], cut: Cut) -> Result<usize, Tx
     let offload = if cut.checksum_offload {
         Offload::Checksum {
             start: layout.tcp as u16,
-            offset: (layout.tcp + tcp::CHECKSUM) as u16,
+            offset: (layout.tcp + TCP_CHECKSUM) as u16,
         }
     } else {
         Offload::None
@@ -100,7 +112,10 @@ pub fn send<T: Transmit>(tx: &mut T, frame: &[u8], cut: Cut) -> Result<usize, Tx
             body.copy_from_slice(part);
             let last = index + 1 == count;
             layout.number(head, index, cut.mss, last);
-            layout.finish(segment, cut.checksum_offload);
+            layout.complete(head, body.len());
+            if !cut.checksum_offload {
+                layout.sum_up(segment);
+            }
         })?;
     }
     Ok(count)
@@ -108,7 +123,7 @@ pub fn send<T: Transmit>(tx: &mut T, frame: &[u8], cut: Cut) -> Result<usize, Tx
 
 /// Where the headers of a super-segment lie.
 #[derive(Clone, Copy)]
-struct Layout {
+pub(crate) struct Layout {
     ipv6: bool,
     /// First byte of the TCP header.
     tcp: usize,
@@ -123,11 +138,25 @@ impl Layout {
             usize::from(headers.get(ETHERNET)? & 0x0f) * 4
         };
         let tcp = ETHERNET + ip_header;
-        let tcp_header = usize::from(headers.get(tcp + 12)? >> 4) * 4;
-        let adds_up = tcp + tcp_header == headers.len()
+        let tcp_header = usize::from(headers.get(tcp + tcp::DATA_OFFSET)? >> 4) * 4;
+        let adds_up = ip_header >= IPV4_HEADER
             && tcp_header >= TCP_HEADER
-            && ip_header >= ipv4::ADDRESSES.end;
+            && tcp + tcp_header == headers.len();
         adds_up.then_some(Self { ipv6, tcp })
+    }
+
+    /// The same where it is too late to refuse. From headers that do not add
+    /// up, of [`shortest_headers`] at least, something comes that lies inside.
+    pub(crate) fn assumed(headers: &[u8], ipv6: bool) -> Self {
+        Self::of(headers, ipv6).unwrap_or(Self {
+            ipv6,
+            tcp: headers.len() - TCP_HEADER,
+        })
+    }
+
+    /// The first byte of the TCP header.
+    pub(crate) fn tcp(self) -> usize {
+        self.tcp
     }
 
     /// Turns the headers of the super-segment into those of segment `index`,
@@ -150,27 +179,50 @@ impl Layout {
         }
     }
 
-    /// Writes lengths and checksums. With `offload`, the TCP checksum becomes
-    /// the pseudo-header's sum, which the NIC goes on from.
-    fn finish(self, segment: &mut [u8], offload: bool) {
-        let (ip, tcp) = segment[ETHERNET..].split_at_mut(self.tcp - ETHERNET);
+    /// Writes lengths, the IPv4 checksum, and into the TCP checksum the sum of
+    /// the pseudo-header, for a segment with `payload` bytes.
+    pub(crate) fn complete(self, headers: &mut [u8], payload: usize) {
+        let (ip, tcp) = headers[ETHERNET..].split_at_mut(self.tcp - ETHERNET);
+        let tcp_len = tcp.len() + payload;
+        if self.ipv6 {
+            put16(ip, ipv6::PAYLOAD_LENGTH, tcp_len as u16);
+        } else {
+            put16(ip, ipv4::TOTAL_LENGTH, (ip.len() + tcp_len) as u16);
+            put16(ip, IPV4_CHECKSUM, 0);
+            let checksum = !fold(sum(ip));
+            put16(ip, IPV4_CHECKSUM, checksum);
+        }
+        self.put_pseudo_header(ip, tcp, tcp_len);
+    }
+
+    /// The same with lengths of 0 and no IPv4 checksum, for a NIC that adds
+    /// them segment by segment.
+    pub(crate) fn complete_without_lengths(self, headers: &mut [u8]) {
+        let (ip, tcp) = headers[ETHERNET..].split_at_mut(self.tcp - ETHERNET);
+        if self.ipv6 {
+            put16(ip, ipv6::PAYLOAD_LENGTH, 0);
+        } else {
+            put16(ip, ipv4::TOTAL_LENGTH, 0);
+            put16(ip, IPV4_CHECKSUM, 0);
+        }
+        self.put_pseudo_header(ip, tcp, 0);
+    }
+
+    fn put_pseudo_header(self, ip: &[u8], tcp: &mut [u8], tcp_len: usize) {
         let addresses = if self.ipv6 {
-            put16(ip, ipv6::PAYLOAD_LENGTH, tcp.len() as u16);
             &ip[ipv6::ADDRESSES]
         } else {
-            put16(ip, ipv4::TOTAL_LENGTH, (ip.len() + tcp.len()) as u16);
-            put16(ip, ipv4::CHECKSUM, 0);
-            let sum = !fold(sum(ip));
-            put16(ip, ipv4::CHECKSUM, sum);
             &ip[ipv4::ADDRESSES]
         };
-        let pseudo_header = fold(sum(addresses) + u64::from(TCP) + tcp.len() as u64);
-        put16(tcp, tcp::CHECKSUM, pseudo_header);
-        if !offload {
-            // The field already holds the pseudo-header's sum.
-            let sum = !fold(sum(tcp));
-            put16(tcp, tcp::CHECKSUM, sum);
-        }
+        let pseudo_header = fold(sum(addresses) + TCP + tcp_len as u64);
+        put16(tcp, TCP_CHECKSUM, pseudo_header);
+    }
+
+    /// Turns the pseudo-header's sum into the TCP checksum.
+    fn sum_up(self, segment: &mut [u8]) {
+        let tcp = &mut segment[self.tcp..];
+        let checksum = !fold(sum(tcp));
+        put16(tcp, TCP_CHECKSUM, checksum);
     }
 }
 

@@ -86,12 +86,6 @@ impl DescriptorRing {
         u64::from_le(map_field!(descriptor.high).read())
     }
 
-    /// Sets bits in the upper half.
-    pub fn set_high(&mut self, index: usize, bits: u64) {
-        let descriptor = self.at(index);
-        map_field!(descriptor.high).update(|high| high | bits.to_le());
-    }
-
     fn at(&self, index: usize) -> VolatilePtr<'_, Descriptor> {
         assert!(index < self.len);
         // SAFETY: the region holds `len` descriptors and `index` is below that,

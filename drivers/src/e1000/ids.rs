@@ -1,5 +1,7 @@
 //! The members of the 8254x family by PCI device id, and what sets each apart.
 
+use super::offload::Tso;
+
 /// Intel's PCI vendor id.
 pub const VENDOR: u16 = 0x8086;
 
@@ -71,8 +73,8 @@ impl Model {
     /// are longer than 8 KB, the transmitter must be able to hold one.
     pub const fn rx_fifo_kb(&self, frame: usize) -> u32 {
         let long = frame > 8192;
-        match (self.device, self.generation) {
-            (0x1019 | 0x101a | 0x1075, _) => {
+        match (self.is_82547(), self.generation) {
+            (true, _) => {
                 if long {
                     22
                 } else {
@@ -88,6 +90,30 @@ impl Model {
                 }
             }
         }
+    }
+
+    /// Whether the NIC cuts super-segments of IPv4, and of IPv6, on a link of
+    /// `mbps`. The answer is that of Linux's and the BSDs' drivers.
+    ///
+    /// The 82543 goes wrong, and so does the 82547 in its FIFO. The PCI Express
+    /// part has trouble below 1000 Mbit/s. Of IPv6, the PCI parts get the
+    /// payload length wrong: it would hold the IP header too (SDM 3.5.9.1).
+    pub fn tso(&self, mbps: u32) -> Tso {
+        match self.generation {
+            Generation::I82543 => Tso::default(),
+            Generation::I82574 => Tso {
+                v4: mbps >= 1000,
+                v6: mbps >= 1000,
+            },
+            _ => Tso {
+                v4: !self.is_82547(),
+                v6: false,
+            },
+        }
+    }
+
+    const fn is_82547(&self) -> bool {
+        matches!(self.device, 0x1019 | 0x101a | 0x1075)
     }
 
     /// Whether there is an interrupt throttle register and the absolute timers.

@@ -8,7 +8,9 @@ mod dma;
 mod eeprom;
 pub mod ids;
 mod link;
+pub mod offload;
 mod phy;
+pub mod pieces;
 pub mod regs;
 mod reset;
 pub mod rings;
@@ -28,6 +30,8 @@ use crate::nic::{
 pub use eeprom::EepromError;
 use ids::{Generation, Model};
 use link::LinkCare;
+use offload::Tso;
+use pieces::Rules;
 use regs::{
     CTRL_EXT, ICR, IMC, IMS, ITR, ITR_UNIT_NS, Icr, RAH, RAH_AV, RAL, RCTL, Rctl, STATUS, Status,
 };
@@ -40,6 +44,10 @@ const INTERRUPTS: Icr = Icr::RXT0.union(Icr::RXO).union(Icr::LSC).union(Icr::RXS
 
 /// Equal looks at a transmitter with work after which it counts as hung.
 const HUNG_AFTER: u32 = 2;
+
+/// Buffers of 64 KB for super-segments: a dozen segments each at the least, so
+/// that the wire stays busy while some are being filled.
+const LARGE_BUFFERS: usize = 32;
 
 /// The smallest MTU that IPv4 allows.
 const MIN_MTU: usize = 68;
@@ -210,11 +218,19 @@ impl<R: Registers> E1000<R> {
             buffer,
             crc_stripped: model.strips_crc(),
         };
+        let pci_x = status.contains(Status::PCIX_MODE);
         let tx_layout = TxLayout {
             ring: config.tx_ring,
             max_frame,
-            split_ends: model.generation == Generation::I82544
-                && status.contains(Status::PCIX_MODE),
+            rules: Rules {
+                pci_x,
+                split_ends: pci_x && model.generation == Generation::I82544,
+            },
+            large: if model.tso(1000) == Tso::default() {
+                0
+            } else {
+                LARGE_BUFFERS
+            },
         };
         let mut this = Self {
             rx: RxRing::new(regs.clone(), platform, &rx_layout)?,
@@ -241,6 +257,7 @@ impl<R: Registers> E1000<R> {
         this.bring_up(&mut delay)
             .map_err(|phy::Silent| Error::PhySilent)?;
         this.totals.clear(&this.regs);
+        this.fit_tso(1000);
         this.see_link(&mut delay);
         Ok(this)
     }
@@ -292,8 +309,17 @@ impl<R: Registers> E1000<R> {
         self.link = link;
         if let Link::Up { mbps, full_duplex } = link {
             self.link_care.came_up(&self.regs, mbps, full_duplex, delay);
+            self.fit_tso(mbps);
         }
         Some(Event::Link(link))
+    }
+
+    /// Says what can be cut on a link of `mbps`.
+    fn fit_tso(&mut self, mbps: u32) {
+        let (tso, max_bytes) = self.tx.set_tso(self.model.tso(mbps));
+        self.capabilities.tso_v4 = tso.v4;
+        self.capabilities.tso_v6 = tso.v6;
+        self.capabilities.tso_max_bytes = max_bytes;
     }
 
     fn write_throttle(&self) {

@@ -386,14 +386,21 @@ bitflags! {
         const TCP = 1 << 24;
         /// End of packet.
         const EOP = 1 << 24;
+        /// Context: the packet is IPv4.
+        const IP = 1 << 25;
         /// Insert the CRC.
         const IFCS = 1 << 25;
+        /// TCP segmentation: the context is, or the data is cut by, that of
+        /// super-segments.
+        const TSE = 1 << 26;
         /// Report status.
         const RS = 1 << 27;
         /// A context or data descriptor, not a legacy one.
         const DEXT = 1 << 29;
         /// Descriptor done.
         const DD = 1 << 32;
+        /// Insert the IP checksum as the context says.
+        const POPTS_IXSM = 1 << 40;
         /// Insert the TCP or UDP checksum as the context says.
         const POPTS_TXSM = 1 << 41;
         const _ = !0;

@@ -16,6 +16,8 @@ use alloc::vec;
 use core::sync::atomic::{Ordering, fence};
 
 use super::dma::{Buffers, DescriptorRing};
+use super::offload::{CHECKSUMMED, Context, LONGEST, SuperSegment, Tso, longest_super_segment};
+use super::pieces::{Cutter, Rules};
 use super::regs::{
     RDBAH, RDBAL, RDH, RDLEN, RDT, RxErrors, RxStatus, TDBAH, TDBAL, TDH, TDLEN, TDT, TxBits,
 };
@@ -28,8 +30,6 @@ const ETHERNET_HEADER: usize = 14;
 const SHORTEST_FRAME: usize = 60;
 /// Bytes of a CRC.
 const CRC: usize = 4;
-/// Bytes cut off a piece of memory that ends where an 82544 must not stop.
-const SAFE_TAIL: usize = 4;
 
 /// How a receive ring is to be made.
 pub struct RxLayout {
@@ -237,42 +237,80 @@ pub struct TxLayout {
     pub ring: usize,
     /// Longest frame in bytes, without CRC.
     pub max_frame: usize,
-    /// Whether buffers may not end just anywhere: an 82544 on PCI-X.
-    pub split_ends: bool,
-}
-
-/// Where a checksum starts and goes: what a context descriptor tells the NIC.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Context {
-    start: u8,
-    offset: u8,
+    /// How buffers have to be cut.
+    pub rules: Rules,
+    /// Buffers for super-segments that `fill` writes whole; 0 for no TSO.
+    pub large: usize,
 }
 
 /// The transmit ring.
 ///
 /// A frame has a *slot*, with a buffer for its header or for the whole of it,
-/// and as many descriptors as it needs. Slots and descriptors are used in turn.
+/// and as many descriptors as it needs. A super-segment that is longer than that
+/// buffer has one of a few *large* buffers instead. Slots, descriptors and large
+/// buffers are used in turn.
 pub struct TxRing<R> {
     regs: R,
     ring: DescriptorRing,
     buffers: Buffers,
-    /// The last descriptor of each slot's frame.
-    last: Box<[usize]>,
+    large: Option<Buffers>,
+    /// The frames in flight, by slot.
+    frames: Box<[InFlight]>,
     /// The slot of the oldest frame in flight.
     oldest: usize,
+    /// The slot of the next frame.
+    next: usize,
     /// Frames in flight.
     in_flight: usize,
     /// How many of them the NIC has been told of.
     told: usize,
-    /// The oldest descriptor in flight.
-    clean: usize,
     /// The next descriptor to fill.
     tail: usize,
+    /// Descriptors that can be filled.
+    unused: usize,
+    /// The next large buffer.
+    next_large: usize,
+    /// Large buffers that are not in flight.
+    free_large: usize,
     /// What the NIC was last told of checksums; it keeps that.
     context: Option<Context>,
+    /// Whether the last frame was a super-segment.
+    after_tso: bool,
+    tso: Tso,
+    tso_max_bytes: usize,
     max_frame: usize,
-    split_ends: bool,
+    rules: Rules,
+    /// Descriptors that a frame without fragments may need.
+    descriptors_a_frame: usize,
     reclaimed: u64,
+}
+
+/// What a slot's frame holds until it is sent.
+#[derive(Clone, Copy, Default)]
+struct InFlight {
+    /// Its last descriptor.
+    last: u32,
+    descriptors: u16,
+    large: bool,
+}
+
+/// What a frame needs of the ring.
+struct Need {
+    /// Bytes of the whole frame.
+    len: usize,
+    /// Bytes in its longest descriptor.
+    longest: usize,
+    /// Whether its last bytes get a descriptor of their own.
+    sentinel: bool,
+    large: bool,
+    work: Work,
+}
+
+/// What the NIC is to do to a frame.
+enum Work {
+    Nothing,
+    Checksum(Context),
+    Cut(SuperSegment),
 }
 
 impl<R: Registers> TxRing<R> {
@@ -286,29 +324,63 @@ impl<R: Registers> TxRing<R> {
         platform: &mut impl Platform,
         layout: &TxLayout,
     ) -> Result<Self, OutOfDmaMemory> {
+        let (ring, frame, rules) = (layout.ring, layout.max_frame, layout.rules);
         // Slots are as many as can be queued whatever they ask for, so `free`
-        // is true for any mix: each may need a context descriptor, its own, and
-        // one more where ends are split.
-        let descriptors_a_frame = if layout.split_ends { 3 } else { 2 };
-        let slots = (layout.ring - 1) / descriptors_a_frame;
+        // is true for any mix: each may need a context descriptor besides its
+        // own. The first behind a super-segment may need a sentinel, and one
+        // descriptor stays unused.
+        let descriptors_a_frame = 1 + rules.most(frame, LONGEST) + rules.extra(frame, false);
+        let slots = (ring - 2) / descriptors_a_frame;
         // Cache lines of their own, so that filling one buffer and the NIC's
         // reading of its neighbour do not meet.
-        let size = layout.max_frame.max(SHORTEST_FRAME).next_multiple_of(64);
+        let size = frame.max(SHORTEST_FRAME).next_multiple_of(64);
+        // Besides its pieces, a super-segment needs a context and a sentinel,
+        // and one more for either erratum.
+        let tso_max_bytes = longest_super_segment(ring - 1, 4, rules.shortened());
+        let large = match layout.large {
+            0 => None,
+            count => Some(Buffers::new(
+                platform,
+                count,
+                tso_max_bytes.next_multiple_of(64),
+                64,
+            )?),
+        };
         Ok(Self {
             regs,
-            ring: DescriptorRing::new(platform, layout.ring)?,
+            ring: DescriptorRing::new(platform, ring)?,
             buffers: Buffers::new(platform, slots, size, 64)?,
-            last: vec![0; slots].into_boxed_slice(),
+            large,
+            frames: vec![InFlight::default(); slots].into_boxed_slice(),
             oldest: 0,
+            next: 0,
             in_flight: 0,
             told: 0,
-            clean: 0,
             tail: 0,
+            unused: ring - 1,
+            next_large: 0,
+            free_large: layout.large,
             context: None,
-            max_frame: layout.max_frame,
-            split_ends: layout.split_ends,
+            after_tso: false,
+            tso: Tso::default(),
+            tso_max_bytes,
+            max_frame: frame,
+            rules,
+            descriptors_a_frame,
             reclaimed: 0,
         })
+    }
+
+    /// Says what may be cut from now on. Returns it, and the longest
+    /// super-segment in bytes: nothing, and 0, where there are no buffers for it.
+    pub fn set_tso(&mut self, tso: Tso) -> (Tso, usize) {
+        self.tso = if self.large.is_some() {
+            tso
+        } else {
+            Tso::default()
+        };
+        let any = self.tso.v4 || self.tso.v6;
+        (self.tso, if any { self.tso_max_bytes } else { 0 })
     }
 
     /// Hands the empty ring to the NIC, whose transmitter is off. Frames in
@@ -318,11 +390,15 @@ impl<R: Registers> TxRing<R> {
             self.ring.write(index, 0, 0);
         }
         self.oldest = 0;
+        self.next = 0;
         self.in_flight = 0;
         self.told = 0;
-        self.clean = 0;
         self.tail = 0;
+        self.unused = self.ring.len() - 1;
+        self.next_large = 0;
+        self.free_large = self.large.as_ref().map_or(0, Buffers::count);
         self.context = None;
+        self.after_tso = false;
         self.regs.write32(TDBAL, self.ring.bus() as u32);
         self.regs.write32(TDBAH, (self.ring.bus() >> 32) as u32);
         self.regs.write32(TDLEN, self.ring.bytes() as u32);
@@ -334,64 +410,103 @@ impl<R: Registers> TxRing<R> {
     /// What a look at the transmitter shows, if it has been told of frames and
     /// has not finished the last: two equal looks mean that nothing moved.
     pub fn unfinished(&self) -> Option<(u64, u32)> {
-        let last = (self.oldest + self.told.checked_sub(1)?) % self.buffers.count();
-        (!self.done(last)).then(|| (self.reclaimed, self.regs.read32(TDH)))
+        let last = (self.oldest + self.told.checked_sub(1)?) % self.frames.len();
+        (!self.done(&self.frames[last])).then(|| (self.reclaimed, self.regs.read32(TDH)))
     }
 
-    fn done(&self, slot: usize) -> bool {
-        self.ring.high(self.last[slot]) & TxBits::DD.bits() != 0
+    fn done(&self, frame: &InFlight) -> bool {
+        self.ring.high(frame.last as usize) & TxBits::DD.bits() != 0
     }
 
-    fn unused(&self) -> usize {
-        self.ring.len() - 1 - self.ring.distance(self.clean, self.tail)
-    }
-
-    /// The lengths of the one or two descriptors for a piece of memory; the
-    /// second may be 0.
-    fn cut(&self, piece: DmaSlice) -> (usize, usize) {
-        if self.split_ends && piece.len > SAFE_TAIL && ends_badly(piece) {
-            (piece.len - SAFE_TAIL, SAFE_TAIL)
+    /// The slot after `slot`.
+    fn after(&self, slot: usize) -> usize {
+        if slot + 1 == self.frames.len() {
+            0
         } else {
-            (piece.len, 0)
+            slot + 1
         }
     }
 
-    fn descriptors_for(&self, piece: DmaSlice) -> usize {
-        match self.cut(piece) {
-            (0, _) => 0,
-            (_, 0) => 1,
-            _ => 2,
+    /// What a frame needs, if it can be sent and there is room for it.
+    #[inline]
+    fn need(&self, filled: usize, payload: &[DmaSlice], offload: Offload) -> Result<Need, TxError> {
+        let len = payload
+            .iter()
+            .fold(filled, |sum, piece| sum.saturating_add(piece.len));
+        let mut need = Need {
+            len,
+            longest: LONGEST,
+            sentinel: self.after_tso && payload.is_empty(),
+            large: false,
+            work: Work::Nothing,
+        };
+        let mut fits = (ETHERNET_HEADER..=self.max_frame).contains(&len);
+        let mut descriptors = 0;
+        match offload {
+            Offload::None => {}
+            Offload::Checksum { start, offset } => {
+                let context = Context::checksum(start, offset, len)?;
+                need.work = Work::Checksum(context);
+                descriptors = usize::from(self.context != Some(context));
+            }
+            Offload::Tso {
+                ipv6,
+                header_len,
+                mss,
+            } => {
+                let whole = SuperSegment {
+                    ipv6,
+                    header_len: header_len.into(),
+                    mss,
+                };
+                fits =
+                    len <= self.tso_max_bytes && whole.fits(self.tso, filled, len, self.max_frame);
+                need.longest = whole.longest_piece();
+                need.sentinel = true;
+                need.large = filled > self.buffers.size();
+                need.work = Work::Cut(whole);
+                descriptors = 1;
+            }
         }
-    }
-
-    /// Writes the descriptors of one piece of a frame; returns the last's index.
-    fn push_piece(&mut self, piece: DmaSlice, command: TxBits) {
-        let (first, second) = self.cut(piece);
-        if first > 0 {
-            self.push(piece.bus, first as u64 | command.bits());
+        if !fits {
+            return Err(TxError::Unsupported);
         }
-        if second > 0 {
-            self.push(piece.bus + first as u64, second as u64 | command.bits());
+        descriptors += self.rules.most(filled, need.longest) + self.rules.extra(len, need.sentinel);
+        for piece in payload {
+            descriptors += self.rules.most(piece.len, need.longest);
         }
+        if descriptors > self.unused
+            || self.in_flight == self.frames.len()
+            || need.large && self.free_large == 0
+        {
+            let never = descriptors >= self.ring.len();
+            return Err(if never {
+                TxError::Unsupported
+            } else {
+                TxError::RingFull
+            });
+        }
+        Ok(need)
     }
 
     fn push(&mut self, low: u64, high: u64) {
         self.ring.write(self.tail, low, high);
         self.tail = self.ring.after(self.tail);
+        self.unused -= 1;
     }
 
-    /// Tells the NIC where the checksums of the frames that follow lie (SDM 3.3.6).
-    fn push_context(&mut self, context: Context) {
-        let summed = u64::from(context.start) | u64::from(context.offset) << 8;
-        // TCP keeps its checksum 16 bytes in. For UDP, at 6, the NIC sends a
-        // result of 0 as 0xffff.
-        let tcp = if context.offset.wrapping_sub(context.start) == 16 {
-            TxBits::TCP
-        } else {
-            TxBits::empty()
-        };
-        self.push(summed << 32, (TxBits::DEXT | tcp).bits());
-        self.context = Some(context);
+    /// Writes the descriptors of one piece of a frame.
+    fn push_piece(&mut self, mut piece: DmaSlice, cutter: &mut Cutter, command: TxBits) {
+        while let Some((cut, last)) = cutter.next(&mut piece) {
+            // A report for every frame: its write-back shares the burst with
+            // its neighbours', and buffers come back in order and at once.
+            let end = if last {
+                TxBits::EOP | TxBits::RS
+            } else {
+                TxBits::empty()
+            };
+            self.push(cut.bus, cut.len as u64 | (command | end).bits());
+        }
     }
 }
 
@@ -403,61 +518,74 @@ impl<R: Registers> Transmit for TxRing<R> {
         offload: Offload,
         fill: impl FnOnce(&mut [u8]) -> T,
     ) -> Result<T, TxError> {
-        let len = payload
-            .iter()
-            .fold(header_len, |sum, piece| sum.saturating_add(piece.len));
-        if !(ETHERNET_HEADER..=self.max_frame).contains(&len) {
-            return Err(TxError::Unsupported);
-        }
-        let context = context_for(offload, len)?;
-        let new_context = context.filter(|_| context != self.context);
-
-        let slot = (self.oldest + self.in_flight) % self.buffers.count();
+        let need = self.need(header_len, payload, offload)?;
         // Gathered frames are padded by the NIC (TCTL.PSP), whole ones here, so
         // that an emulation that knows no padding sends them right.
-        let padded = if payload.is_empty() {
-            header_len.max(SHORTEST_FRAME)
+        let padding = if payload.is_empty() {
+            SHORTEST_FRAME.saturating_sub(header_len)
         } else {
-            header_len
+            0
+        };
+        let (buffers, index) = match &mut self.large {
+            Some(large) if need.large => (large, self.next_large),
+            _ => (&mut self.buffers, self.next),
         };
         let header = DmaSlice {
-            bus: self.buffers.bus(slot),
-            len: padded,
+            bus: buffers.bus(index),
+            len: header_len + padding,
         };
-        let pieces = || core::iter::once(header).chain(payload.iter().copied());
-        let needed = usize::from(new_context.is_some())
-            + pieces()
-                .map(|piece| self.descriptors_for(piece))
-                .sum::<usize>();
-        if needed >= self.ring.len() {
-            return Err(TxError::Unsupported);
-        }
-        if self.in_flight == self.buffers.count() || needed > self.unused() {
-            return Err(TxError::RingFull);
-        }
+        let (filled, zeroes) = buffers
+            .bytes_mut(index, header.len)
+            .split_at_mut(header_len);
+        zeroes.fill(0);
+        let result = fill(filled);
 
-        let buffer = self.buffers.bytes_mut(slot, padded);
-        let (frame, padding) = buffer.split_at_mut(header_len);
-        padding.fill(0);
-        let result = fill(frame);
-
-        if let Some(context) = new_context {
-            self.push_context(context);
-        }
-        let command = match context {
-            None => TxBits::IFCS,
-            Some(_) => TxBits::DEXT | TxBits::DTYP_DATA | TxBits::IFCS | TxBits::POPTS_TXSM,
+        let (context, command) = match need.work {
+            Work::Nothing => (None, TxBits::IFCS),
+            Work::Checksum(context) => (Some(context), CHECKSUMMED),
+            Work::Cut(whole) => {
+                let (headers, _) = filled.split_at_mut(whole.header_len);
+                let (context, command) = whole.prepare(headers, need.len - headers.len());
+                (Some(context), command)
+            }
         };
-        for piece in pieces() {
-            self.push_piece(piece, command);
+        let unused = self.unused;
+        self.after_tso = command.contains(TxBits::TSE);
+        if let Some(context) = context.filter(|_| context != self.context) {
+            self.push(context.low, context.high);
+            // A super-segment's is good for one. Whether the one for frames
+            // outlives it differs from part to part.
+            self.context = Some(context).filter(|_| !self.after_tso);
         }
-        // A report for every frame: its write-back shares the burst with its
-        // neighbours', and buffers come back in order and at once.
-        let last = self.ring.before(self.tail);
-        self.ring.set_high(last, (TxBits::EOP | TxBits::RS).bits());
-        self.last[slot] = last;
+        let mut cutter = Cutter::new(self.rules, need.len + padding, need.longest, need.sentinel);
+        self.push_piece(header, &mut cutter, command);
+        for piece in payload {
+            self.push_piece(*piece, &mut cutter, command);
+        }
+        self.frames[self.next] = InFlight {
+            last: self.ring.before(self.tail) as u32,
+            descriptors: (unused - self.unused) as u16,
+            large: need.large,
+        };
+        if need.large {
+            self.free_large -= 1;
+            self.next_large += 1;
+            if self.large.as_ref().map(Buffers::count) == Some(self.next_large) {
+                self.next_large = 0;
+            }
+        }
+        self.next = self.after(self.next);
         self.in_flight += 1;
         Ok(result)
+    }
+
+    fn accepts(
+        &self,
+        header_len: usize,
+        payload: &[DmaSlice],
+        offload: Offload,
+    ) -> Result<(), TxError> {
+        self.need(header_len, payload, offload).map(|_| ())
     }
 
     fn flush(&mut self) {
@@ -469,52 +597,31 @@ impl<R: Registers> Transmit for TxRing<R> {
     }
 
     fn reclaim(&mut self) -> usize {
-        let mut frames = 0;
-        while self.told > 0 && self.done(self.oldest) {
-            self.clean = self.ring.after(self.last[self.oldest]);
-            self.oldest = (self.oldest + 1) % self.buffers.count();
-            self.in_flight -= 1;
+        let before = self.told;
+        while self.told > 0 {
+            let frame = self.frames[self.oldest];
+            if !self.done(&frame) {
+                break;
+            }
+            self.unused += usize::from(frame.descriptors);
+            self.free_large += usize::from(frame.large);
+            self.oldest = self.after(self.oldest);
             self.told -= 1;
-            frames += 1;
         }
         fence(Ordering::Acquire);
+        let frames = before - self.told;
+        self.in_flight -= frames;
         self.reclaimed += frames as u64;
         frames
     }
 
     fn free(&self) -> usize {
-        let slots = self.buffers.count();
-        let descriptors_a_frame = if self.split_ends { 3 } else { 2 };
-        (slots - self.in_flight).min(self.unused() / descriptors_a_frame)
+        // `unused` is 0 behind a super-segment that took all there was.
+        let descriptors = self.unused.saturating_sub(self.after_tso.into());
+        (self.frames.len() - self.in_flight).min(descriptors / self.descriptors_a_frame)
     }
 
     fn capacity(&self) -> usize {
-        self.buffers.count()
+        self.frames.len()
     }
-}
-
-/// The context that an offload asks for; `len` is the frame's.
-fn context_for(offload: Offload, len: usize) -> Result<Option<Context>, TxError> {
-    match offload {
-        Offload::None => Ok(None),
-        Offload::Checksum { start, offset } => {
-            let fits = usize::from(start) < len && usize::from(offset) + 2 <= len;
-            match (u8::try_from(start), u8::try_from(offset)) {
-                (Ok(start), Ok(offset)) if fits => Ok(Some(Context { start, offset })),
-                _ => Err(TxError::Unsupported),
-            }
-        }
-        Offload::Tso { .. } => Err(TxError::Unsupported),
-    }
-}
-
-/// Whether an 82544 on PCI-X hangs over a buffer that ends as this one does.
-///
-/// It does when the end, counted from the last 8-byte line before the start,
-/// falls on bytes 1 to 4 of an 8-byte line (the erratum as the BSD drivers
-/// state it). Cutting off [`SAFE_TAIL`] bytes moves the end to a good place, and
-/// a piece as short as that is safe wherever it ends.
-fn ends_badly(piece: DmaSlice) -> bool {
-    let end = (piece.bus & 7) + (piece.len as u64 & 15);
-    (1..=4).contains(&(end & 7))
 }

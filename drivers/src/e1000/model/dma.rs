@@ -1,5 +1,6 @@
 //! The model's DMA: what it does to the rings and the buffers.
 
+use super::tso::TsoContext;
 use super::{Memory, State};
 use crate::e1000::ids::Generation;
 use crate::e1000::regs::*;
@@ -81,8 +82,12 @@ impl State {
         );
         if bits.contains(TxBits::DEXT) && !bits.contains(TxBits::DTYP_DATA) {
             assert!(self.frame.is_empty(), "a context inside a frame");
-            let [.., start, offset, _, _] = low.to_le_bytes();
-            self.context = Some((start.into(), offset.into()));
+            if bits.contains(TxBits::TSE) {
+                self.tso_context = Some(TsoContext::decode(low, high));
+            } else {
+                let [.., start, offset, _, _] = low.to_le_bytes();
+                self.context = Some((start.into(), offset.into()));
+            }
         } else {
             self.take_data(low, bits);
         }
@@ -112,7 +117,15 @@ impl State {
         }
         if self.frame.is_empty() {
             self.checksum = extended && bits.contains(TxBits::POPTS_TXSM);
+            self.cutting = extended && bits.contains(TxBits::TSE);
+            let pci_x = self.get(STATUS) & Status::PCIX_MODE.bits() != 0;
+            assert!(
+                !pci_x || len <= 2015,
+                "a first descriptor of {len} bytes on PCI-X"
+            );
         }
+        assert_eq!(bits.contains(TxBits::TSE), self.cutting);
+        self.pieces.push(len);
         let bytes = self.dma_read(buffer, len);
         self.frame.extend(bytes);
         if bits.contains(TxBits::EOP) {
@@ -122,13 +135,31 @@ impl State {
 
     fn finish_frame(&mut self) {
         let mut frame = std::mem::take(&mut self.frame);
-        if self.get(TCTL) & Tctl::PSP.bits() != 0 && frame.len() < 60 {
-            frame.resize(60, 0);
+        let pieces = std::mem::take(&mut self.pieces);
+        let tso = std::mem::replace(&mut self.after_tso, self.cutting);
+        if self.cutting {
+            let context = self.tso_context.take().expect("no context for it alone");
+            context.check(self.model, self.get(PBA), &pieces, frame.len());
+            for segment in context.cut(&frame) {
+                self.put_on_wire(segment);
+            }
+            return;
         }
+        assert!(
+            !tso || pieces.len() > 1 || frame.len() <= 8,
+            "a single descriptor behind a super-segment is reported too early"
+        );
         if self.checksum {
             let (start, offset) = self.context.expect("a checksum without a context");
             let sum = !ones_complement_sum(&frame[start..]);
             frame[offset..offset + 2].copy_from_slice(&sum.to_be_bytes());
+        }
+        self.put_on_wire(frame);
+    }
+
+    fn put_on_wire(&mut self, mut frame: Vec<u8>) {
+        if self.get(TCTL) & Tctl::PSP.bits() != 0 && frame.len() < 60 {
+            frame.resize(60, 0);
         }
         self.count(GPTC, 1);
         self.count(GOTCL, frame.len() as u32 + 4);

@@ -4,6 +4,7 @@
 
 mod dma;
 mod serial;
+mod tso;
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use crate::hw::{DmaRegion, OutOfDmaMemory, Platform, Registers};
 use crate::nic::Link;
 pub use dma::ones_complement_sum;
 use serial::{Mdio, Microwire};
+use tso::TsoContext;
 
 /// The address in the model's EEPROM.
 pub const MAC: [u8; 6] = [0x00, 0x1b, 0x21, 0x0a, 0x0b, 0x0c];
@@ -62,8 +64,14 @@ pub struct State {
     memory: Vec<Memory>,
     next_bus: u64,
     frame: Vec<u8>,
+    /// The lengths of the frame's data descriptors so far.
+    pieces: Vec<usize>,
     context: Option<(usize, usize)>,
     checksum: bool,
+    tso_context: Option<TsoContext>,
+    /// Whether the frame is a super-segment.
+    cutting: bool,
+    after_tso: bool,
 }
 
 struct Memory {
@@ -96,8 +104,12 @@ impl Hardware {
             memory: Vec::new(),
             next_bus: 0x1_2345_0000,
             frame: Vec::new(),
+            pieces: Vec::new(),
             context: None,
             checksum: false,
+            tso_context: None,
+            cutting: false,
+            after_tso: false,
         };
         state.reset();
         state.resets = 0;
@@ -233,7 +245,9 @@ impl State {
         self.icr = 0;
         self.ims = 0;
         self.frame.clear();
+        self.pieces.clear();
         self.context = None;
+        self.tso_context = None;
         match self.model.media {
             Media::Copper if link == 0 => {
                 self.set_link(Link::Up {

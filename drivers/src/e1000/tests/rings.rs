@@ -374,7 +374,7 @@ fn free_frames_can_all_be_queued_whatever_they_ask_for() {
         let (_, tx) = nic.halves();
         let capacity = tx.capacity();
         assert_eq!(tx.free(), capacity);
-        assert_eq!(capacity, if pcix { 21 } else { 31 });
+        assert_eq!(capacity, if pcix { 20 } else { 31 });
         for queued in 0..capacity {
             assert!(tx.free() >= capacity - queued);
             let offset = if queued % 2 == 0 { 40 } else { 50 };
@@ -469,7 +469,7 @@ proptest! {
         let (region, pattern) = payload(&hardware, 300);
         let (_, tx) = nic.halves();
         let capacity = tx.capacity();
-        prop_assert_eq!(capacity, (ring - 1) / if splits { 3 } else { 2 });
+        prop_assert_eq!(capacity, (ring - 2) / if splits { 3 } else { 2 });
 
         let mut expected: Vec<Vec<u8>> = Vec::new();
         let mut flushed = 0;
