@@ -225,6 +225,7 @@ impl<R: Registers> E1000<R> {
             rules: Rules {
                 pci_x,
                 split_ends: pci_x && model.generation == Generation::I82544,
+                four_segments: model.generation < Generation::I82574,
             },
             large: if model.tso(1000) == Tso::default() {
                 0

@@ -1,18 +1,15 @@
 //! What a frame's offload request comes to: a context descriptor, and what the
 //! NIC wants to find in the headers (SDM 3.3.6, 3.3.7 and 3.5).
 
+use super::pieces::Rules;
 use super::regs::TxBits;
 use crate::gso::{self, Layout};
 use crate::nic::{TSO_INLINE, TxError};
 
-/// Longest data descriptor in bytes (SDM 3.3.7).
-pub const LONGEST: usize = 16288;
-/// The same in a super-segment. Open drivers use no longer ones on this family.
-const LONGEST_TSO: usize = 4096;
 /// Longest headers that the NIC keeps for the segments (SDM 3.5.5).
 const LONGEST_HEADERS: usize = 240;
-/// Smallest MSS: the headers must not be cut in two (SDM 3.5.6), and
-/// [`SuperSegment::longest_piece`] is 4 times the MSS.
+/// Smallest MSS: the headers must not be cut in two (SDM 3.5.6), and a
+/// descriptor may have to be as short as four segments.
 const SMALLEST_MSS: u16 = 64;
 /// The longest IP packet, behind an Ethernet header.
 const LONGEST_SUPER_SEGMENT: usize = 14 + 65535;
@@ -89,15 +86,6 @@ impl SuperSegment {
             && self.header_len < len
     }
 
-    /// Longest data descriptor.
-    ///
-    /// Before it fetches a buffer, the NIC makes sure that four segments have
-    /// room in its FIFO. A buffer that holds more can run the FIFO over (as the
-    /// open drivers have it).
-    pub fn longest_piece(&self) -> usize {
-        (4 * usize::from(self.mss)).min(LONGEST_TSO)
-    }
-
     /// Makes the headers what the NIC wants. Returns the context and the
     /// command of the data descriptors.
     ///
@@ -136,10 +124,12 @@ impl SuperSegment {
     }
 }
 
-/// The longest super-segment that an empty ring takes at any usual MSS, where
-/// `spare` descriptors go to other things than whole pieces, and a piece may be
-/// `shorter` than it could be.
-pub fn longest_super_segment(descriptors: usize, spare: usize, shorter: usize) -> usize {
-    let piece = 4 * usize::from(COMMON_MSS) - shorter;
-    (descriptors.saturating_sub(spare) * piece).min(LONGEST_SUPER_SEGMENT)
+/// The longest super-segment that an empty ring of `descriptors` takes at any
+/// usual MSS.
+pub fn longest_super_segment(descriptors: usize, rules: Rules) -> usize {
+    // Besides its pieces it needs a context and a sentinel, and one more for
+    // either erratum.
+    let pieces = descriptors.saturating_sub(4);
+    let each = rules.longest_tso(COMMON_MSS) - rules.shortened();
+    (pieces * each).min(LONGEST_SUPER_SEGMENT)
 }

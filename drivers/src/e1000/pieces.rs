@@ -3,6 +3,10 @@
 
 use crate::hw::DmaSlice;
 
+/// Longest data descriptor in bytes (SDM 3.3.7).
+pub const LONGEST: usize = 16288;
+/// The same in a super-segment. Open drivers use no longer ones on this family.
+const LONGEST_TSO: usize = 4096;
 /// Longest first descriptor of a frame on PCI-X: 2048 less two bursts. All
 /// parts go wrong there over longer ones (erratum 10 in Linux's driver).
 const LONGEST_FIRST_PCI_X: usize = 2015;
@@ -19,6 +23,10 @@ pub struct Rules {
     pub pci_x: bool,
     /// Buffers may not end just anywhere: an 82544 on PCI-X.
     pub split_ends: bool,
+    /// A super-segment's buffers may hold four segments each. Before it fetches
+    /// a buffer, a PCI part makes sure that so many have room in its FIFO, and
+    /// one that holds more can run the FIFO over (as the open drivers have it).
+    pub four_segments: bool,
 }
 
 impl Rules {
@@ -36,6 +44,15 @@ impl Rules {
     /// Most descriptors that a frame of `len` bytes needs on top of that.
     pub const fn extra(self, len: usize, sentinel: bool) -> usize {
         (self.pci_x && len > LONGEST_FIRST_PCI_X) as usize + sentinel as usize
+    }
+
+    /// The longest descriptor of a super-segment.
+    pub fn longest_tso(self, mss: u16) -> usize {
+        if self.four_segments {
+            LONGEST_TSO.min(4 * usize::from(mss))
+        } else {
+            LONGEST_TSO
+        }
     }
 
     /// How many bytes shorter than the longest a descriptor may turn out.

@@ -16,8 +16,8 @@ use alloc::vec;
 use core::sync::atomic::{Ordering, fence};
 
 use super::dma::{Buffers, DescriptorRing};
-use super::offload::{CHECKSUMMED, Context, LONGEST, SuperSegment, Tso, longest_super_segment};
-use super::pieces::{Cutter, Rules};
+use super::offload::{CHECKSUMMED, Context, SuperSegment, Tso, longest_super_segment};
+use super::pieces::{Cutter, LONGEST, Rules};
 use super::regs::{
     RDBAH, RDBAL, RDH, RDLEN, RDT, RxErrors, RxStatus, TDBAH, TDBAL, TDH, TDLEN, TDT, TxBits,
 };
@@ -334,9 +334,7 @@ impl<R: Registers> TxRing<R> {
         // Cache lines of their own, so that filling one buffer and the NIC's
         // reading of its neighbour do not meet.
         let size = frame.max(SHORTEST_FRAME).next_multiple_of(64);
-        // Besides its pieces, a super-segment needs a context and a sentinel,
-        // and one more for either erratum.
-        let tso_max_bytes = longest_super_segment(ring - 1, 4, rules.shortened());
+        let tso_max_bytes = longest_super_segment(ring - 1, rules);
         let large = match layout.large {
             0 => None,
             count => Some(Buffers::new(
@@ -461,7 +459,7 @@ impl<R: Registers> TxRing<R> {
                 };
                 fits =
                     len <= self.tso_max_bytes && whole.fits(self.tso, filled, len, self.max_frame);
-                need.longest = whole.longest_piece();
+                need.longest = self.rules.longest_tso(mss);
                 need.sentinel = true;
                 need.large = filled > self.buffers.size();
                 need.work = Work::Cut(whole);
