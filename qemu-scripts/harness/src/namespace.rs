@@ -49,15 +49,15 @@ impl Namespace {
             delete_name(name);
         }
         let registration = register(Resource::Namespace(name.to_owned()));
-        ip(&["netns", "add", name])?;
-        ip(&["-n", name, "link", "set", "lo", "up"])?;
-        let file = File::open(Path::new(NAMES).join(name))?;
-        Ok(Self {
+        ip(Command::new("ip").args(["netns", "add", name]))?;
+        let namespace = Self {
             name: name.to_owned(),
-            file,
+            file: File::open(Path::new(NAMES).join(name))?,
             _lock: lock,
             _registration: registration,
-        })
+        };
+        namespace.ip(&["link", "set", "lo", "up"])?;
+        Ok(namespace)
     }
 
     /// Makes a namespace with a name that only this process uses.
@@ -74,7 +74,9 @@ impl Namespace {
 
     /// Runs `ip ARGS` in the namespace.
     pub fn ip(&self, args: &[&str]) -> Result<String> {
-        ip(&[&["-n", &self.name], args].concat())
+        let mut command = Command::new("ip");
+        self.hold(&mut command);
+        ip(command.args(args))
     }
 
     /// Makes `command` run in the namespace.
@@ -180,8 +182,6 @@ fn owner(name: &str) -> String {
     std::fs::read_to_string(lock_path(name)).unwrap_or_default()
 }
 
-fn ip(args: &[&str]) -> Result<String> {
-    Ok(process::run(Command::new("ip").args(args), IP_TIMEOUT)?
-        .success()?
-        .stdout)
+fn ip(command: &mut Command) -> Result<String> {
+    Ok(process::run(command, IP_TIMEOUT)?.success()?.stdout)
 }
