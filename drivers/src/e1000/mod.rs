@@ -11,6 +11,7 @@ mod link;
 pub mod offload;
 mod phy;
 pub mod pieces;
+mod received;
 pub mod regs;
 mod reset;
 pub mod rings;

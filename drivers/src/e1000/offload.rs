@@ -22,6 +22,11 @@ pub const CHECKSUMMED: TxBits = TxBits::DEXT
     .union(TxBits::IFCS)
     .union(TxBits::POPTS_TXSM);
 
+/// The command of a frame's last descriptor. A report for every frame: its
+/// write-back shares the burst with its neighbours', and buffers come back in
+/// order and at once.
+pub const LAST: TxBits = TxBits::EOP.union(TxBits::RS);
+
 /// A context descriptor: what the NIC is to do to the frames that follow it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Context {

@@ -94,12 +94,10 @@ impl Cutter {
         }
     }
 
-    /// Cuts the next descriptor off `piece`, if it has any bytes. Returns it,
-    /// and whether it is the frame's last.
-    pub fn next(&mut self, piece: &mut DmaSlice) -> Option<(DmaSlice, bool)> {
-        if piece.len == 0 {
-            return None;
-        }
+    /// Cuts the next descriptor off `piece`, which has bytes left. Returns its
+    /// length, and whether it is the frame's last.
+    #[inline]
+    pub fn next(&mut self, piece: &mut DmaSlice) -> (usize, bool) {
         let mut len = piece.len.min(self.longest_now);
         self.longest_now = self.longest;
         if self.sentinel && len == self.left && len > SHORT {
@@ -108,14 +106,10 @@ impl Cutter {
         if self.rules.split_ends && len > TAIL && ends_badly(piece.bus, len) {
             len -= TAIL;
         }
-        let cut = DmaSlice {
-            bus: piece.bus,
-            len,
-        };
         piece.bus += len as u64;
         piece.len -= len;
         self.left -= len;
-        Some((cut, self.left == 0))
+        (len, self.left == 0)
     }
 }
 

@@ -16,13 +16,12 @@ use alloc::vec;
 use core::sync::atomic::{Ordering, fence};
 
 use super::dma::{Buffers, DescriptorRing};
-use super::offload::{CHECKSUMMED, Context, SuperSegment, Tso, longest_super_segment};
+use super::offload::{CHECKSUMMED, Context, LAST, SuperSegment, Tso, longest_super_segment};
 use super::pieces::{Cutter, LONGEST, Rules};
-use super::regs::{
-    RDBAH, RDBAL, RDH, RDLEN, RDT, RxErrors, RxStatus, TDBAH, TDBAL, TDH, TDLEN, TDT, TxBits,
-};
+use super::received::Completed;
+use super::regs::{RDBAH, RDBAL, RDH, RDLEN, RDT, TDBAH, TDBAL, TDH, TDLEN, TDT, TxBits};
 use crate::hw::{DmaSlice, OutOfDmaMemory, Platform, Registers};
-use crate::nic::{Offload, Receive, RxChecksum, RxDropped, RxFrame, Transmit, TxError};
+use crate::nic::{Offload, Receive, RxDropped, RxFrame, Transmit, TxError};
 
 /// An Ethernet header: the shortest thing that is a frame.
 const ETHERNET_HEADER: usize = 14;
@@ -56,14 +55,6 @@ pub struct RxRing<R> {
     crc: usize,
     inside_long_frame: bool,
     dropped: RxDropped,
-}
-
-/// A receive descriptor that the NIC has completed.
-#[derive(Clone, Copy)]
-struct Completed {
-    len: usize,
-    status: RxStatus,
-    errors: RxErrors,
 }
 
 impl<R: Registers> RxRing<R> {
@@ -113,41 +104,33 @@ impl<R: Registers> RxRing<R> {
         self.hand_back();
     }
 
-    /// The next descriptor, if the NIC has completed it (SDM 3.2.3).
+    /// The next descriptor, if the NIC has completed it.
     fn completed(&self) -> Option<Completed> {
-        let high = self.ring.high(self.next);
-        let [len_low, len_high, _, _, status, errors, _, _] = high.to_le_bytes();
-        let status = RxStatus::from_bits_retain(status);
-        if !status.contains(RxStatus::DD) {
-            return None;
-        }
+        let completed = Completed::of(self.ring.high(self.next))?;
         fence(Ordering::Acquire);
-        Some(Completed {
-            len: u16::from_le_bytes([len_low, len_high]).into(),
-            status,
-            errors: RxErrors::from_bits_retain(errors),
-        })
+        Some(completed)
     }
 
     /// The length of the whole good frame in this buffer, or nothing, counted.
     fn accept(&mut self, completed: Completed) -> Option<usize> {
-        let last = completed.status.contains(RxStatus::EOP);
+        let len = completed.len().saturating_sub(self.crc);
+        let whole = completed.ends_good_frame() && !self.inside_long_frame;
+        if whole && (ETHERNET_HEADER..=self.buffers.size()).contains(&len) {
+            return Some(len);
+        }
+        self.refuse(completed);
+        None
+    }
+
+    #[cold]
+    fn refuse(&mut self, completed: Completed) {
+        let last = completed.ends_frame();
         let first = !core::mem::replace(&mut self.inside_long_frame, !last);
-        if !(first && last) {
-            self.dropped.length += u64::from(last);
-            return None;
-        }
-        let broken = RxErrors::CE | RxErrors::SE | RxErrors::SEQ | RxErrors::CXE | RxErrors::RXE;
-        if completed.errors.intersects(broken) {
+        if first && last && completed.broken() {
             self.dropped.errors += 1;
-            return None;
+        } else {
+            self.dropped.length += u64::from(last);
         }
-        let len = completed.len.saturating_sub(self.crc);
-        if !(ETHERNET_HEADER..=self.buffers.size()).contains(&len) {
-            self.dropped.length += 1;
-            return None;
-        }
-        Some(len)
     }
 
     /// Makes the next descriptor ready for the NIC, and now and then says so.
@@ -184,7 +167,7 @@ impl<R: Registers> Receive for RxRing<R> {
             if let Some(len) = self.accept(completed) {
                 sink(RxFrame {
                     bytes: self.buffers.bytes(self.next, len),
-                    checksum: verdict(completed),
+                    checksum: completed.verdict(),
                 });
                 delivered += 1;
             }
@@ -211,23 +194,6 @@ impl<R: Registers> Receive for RxRing<R> {
 
     fn dropped(&self) -> RxDropped {
         self.dropped
-    }
-}
-
-/// What the NIC says of a frame's checksums (SDM 3.2.9).
-fn verdict(completed: Completed) -> RxChecksum {
-    let Completed { status, errors, .. } = completed;
-    if status.contains(RxStatus::IXSM) {
-        RxChecksum::Unknown
-    } else if errors.intersects(RxErrors::IPE | RxErrors::TCPE) {
-        RxChecksum::Bad
-    } else if status.contains(RxStatus::TCPCS) {
-        // Without IPCS it is IPv6, whose header has no checksum.
-        RxChecksum::Good
-    } else if status.contains(RxStatus::IPCS) {
-        RxChecksum::IpGood
-    } else {
-        RxChecksum::Unknown
     }
 }
 
@@ -493,17 +459,25 @@ impl<R: Registers> TxRing<R> {
         self.unused -= 1;
     }
 
-    /// Writes the descriptors of one piece of a frame.
-    fn push_piece(&mut self, mut piece: DmaSlice, cutter: &mut Cutter, command: TxBits) {
-        while let Some((cut, last)) = cutter.next(&mut piece) {
-            // A report for every frame: its write-back shares the burst with
-            // its neighbours', and buffers come back in order and at once.
-            let end = if last {
-                TxBits::EOP | TxBits::RS
-            } else {
-                TxBits::empty()
-            };
-            self.push(cut.bus, cut.len as u64 | (command | end).bits());
+    /// Writes the descriptor of a piece that need not be cut, where `left` bytes
+    /// of the frame have none yet. Returns how many are left then.
+    fn push_whole(&mut self, piece: DmaSlice, left: usize, command: TxBits) -> usize {
+        if piece.len == left {
+            self.push(piece.bus, piece.len as u64 | (command | LAST).bits());
+        } else if piece.len > 0 {
+            self.push(piece.bus, piece.len as u64 | command.bits());
+        }
+        left - piece.len
+    }
+
+    /// Writes the descriptors of a piece that may have to be cut.
+    #[inline(never)]
+    fn push_cut(&mut self, mut piece: DmaSlice, cutter: &mut Cutter, command: TxBits) {
+        while piece.len > 0 {
+            let bus = piece.bus;
+            let (len, last) = cutter.next(&mut piece);
+            let end = if last { LAST } else { TxBits::empty() };
+            self.push(bus, len as u64 | (command | end).bits());
         }
     }
 }
@@ -555,10 +529,18 @@ impl<R: Registers> Transmit for TxRing<R> {
             // outlives it differs from part to part.
             self.context = Some(context).filter(|_| !self.after_tso);
         }
-        let mut cutter = Cutter::new(self.rules, need.len + padding, need.longest, need.sentinel);
-        self.push_piece(header, &mut cutter, command);
-        for piece in payload {
-            self.push_piece(*piece, &mut cutter, command);
+        let len = need.len + padding;
+        if len <= need.longest && !need.sentinel && !self.rules.pci_x {
+            let mut left = self.push_whole(header, len, command);
+            for piece in payload.iter().filter(|piece| piece.len > 0) {
+                left = self.push_whole(*piece, left, command);
+            }
+        } else {
+            let mut cutter = Cutter::new(self.rules, len, need.longest, need.sentinel);
+            self.push_cut(header, &mut cutter, command);
+            for piece in payload {
+                self.push_cut(*piece, &mut cutter, command);
+            }
         }
         self.frames[self.next] = InFlight {
             last: self.ring.before(self.tail) as u32,
