@@ -117,6 +117,7 @@ impl State {
         }
         if self.frame.is_empty() {
             self.checksum = extended && bits.contains(TxBits::POPTS_TXSM);
+            self.ip_checksum = extended && bits.contains(TxBits::POPTS_IXSM);
             self.cutting = extended && bits.contains(TxBits::TSE);
             let pci_x = self.get(STATUS) & Status::PCIX_MODE.bits() != 0;
             assert!(
@@ -140,7 +141,7 @@ impl State {
         if self.cutting {
             let context = self.tso_context.take().expect("no context for it alone");
             context.check(self.model, self.get(PBA), &pieces, frame.len());
-            for segment in context.cut(&frame) {
+            for segment in context.cut(&frame, self.ip_checksum, self.checksum) {
                 self.put_on_wire(segment);
             }
             return;

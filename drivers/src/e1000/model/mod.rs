@@ -68,6 +68,7 @@ pub struct State {
     pieces: Vec<usize>,
     context: Option<(usize, usize)>,
     checksum: bool,
+    ip_checksum: bool,
     tso_context: Option<TsoContext>,
     /// Whether the frame is a super-segment.
     cutting: bool,
@@ -107,6 +108,7 @@ impl Hardware {
             pieces: Vec::new(),
             context: None,
             checksum: false,
+            ip_checksum: false,
             tso_context: None,
             cutting: false,
             after_tso: false,

@@ -61,9 +61,10 @@ impl TsoContext {
         assert!(self.ipv4 || model.generation == Generation::I82574);
     }
 
-    /// The segments. What the header's fields hold at first is not made good:
+    /// The segments, with the checksums that the first data descriptor asked
+    /// for. What the header's fields hold at first is not made good:
     /// sums begin from it, as they do in the NIC.
-    pub fn cut(&self, frame: &[u8]) -> Vec<Vec<u8>> {
+    pub fn cut(&self, frame: &[u8], ixsm: bool, txsm: bool) -> Vec<Vec<u8>> {
         let (prototype, mut payload) = frame.split_at(self.header);
         let mut segments = Vec::new();
         let mut sequence = read(prototype, self.tucss + 4, 4);
@@ -76,8 +77,6 @@ impl TsoContext {
                 let length = segment.len() - self.ipcss;
                 write(&mut segment, self.ipcss + 2, 2, length as u32);
                 write(&mut segment, self.ipcss + 4, 2, identification);
-                let sum = !ones_complement_sum(&segment[self.ipcss..=self.ipcse]);
-                write(&mut segment, self.ipcso, 2, sum.into());
             } else {
                 // The manual's formula is that of the PCI parts; the later
                 // part's leaves the IPv6 header out.
@@ -95,8 +94,14 @@ impl TsoContext {
                 2,
                 (pseudo & 0xffff) + (pseudo >> 16),
             );
-            let sum = !ones_complement_sum(&segment[self.tucss..]);
-            write(&mut segment, self.tucso, 2, sum.into());
+            if ixsm {
+                let sum = !ones_complement_sum(&segment[self.ipcss..=self.ipcse]);
+                write(&mut segment, self.ipcso, 2, sum.into());
+            }
+            if txsm {
+                let sum = !ones_complement_sum(&segment[self.tucss..]);
+                write(&mut segment, self.tucso, 2, sum.into());
+            }
             sequence = sequence.wrapping_add(part.len() as u32);
             identification = identification.wrapping_add(1);
             segments.push(segment);

@@ -4,6 +4,7 @@ mod link;
 mod rings;
 mod running;
 mod start;
+mod super_segment;
 mod tso;
 
 use super::model::{Faults, Hardware, MAC};

@@ -3,240 +3,10 @@
 
 use proptest::prelude::*;
 
+use super::super_segment::{ACK, Bench, CWR, FIN, PLAIN, PSH, Whole};
 use super::*;
-use crate::e1000::model::ones_complement_sum;
 use crate::gso::{self, Cut};
-use crate::hw::{DmaRegion, DmaSlice, Platform};
 use crate::nic::{Link, TSO_INLINE, TxError};
-
-const ACK: u8 = 1 << 4;
-const PSH: u8 = 1 << 3;
-const FIN: u8 = 1 << 0;
-const CWR: u8 = 1 << 7;
-
-/// A super-segment.
-#[derive(Clone, Debug)]
-struct Whole {
-    ipv6: bool,
-    ip_options: usize,
-    tcp_options: usize,
-    flags: u8,
-    sequence: u32,
-    identification: u16,
-    payload: usize,
-    mss: u16,
-    seed: u8,
-}
-
-const PLAIN: Whole = Whole {
-    ipv6: false,
-    ip_options: 0,
-    tcp_options: 12,
-    flags: ACK | PSH,
-    sequence: 1000,
-    identification: 1,
-    payload: 5000,
-    mss: 1448,
-    seed: 0,
-};
-
-impl Whole {
-    /// The headers, with rubbish where the contract allows it.
-    fn headers(&self) -> Vec<u8> {
-        self.headers_with([0xde, 0xad], self.sequence, self.identification, self.flags)
-    }
-
-    fn headers_with(&self, rubbish: [u8; 2], sequence: u32, id: u16, flags: u8) -> Vec<u8> {
-        let mut bytes = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8];
-        if self.ipv6 {
-            bytes.extend([0x86, 0xdd, 0x60, 1, 2, 3]);
-            bytes.extend(rubbish);
-            bytes.extend([6, 64]);
-            bytes.extend((0..32).map(|at| self.seed.wrapping_mul(7).wrapping_add(at)));
-        } else {
-            bytes.extend([0x08, 0x00, 0x45 + (self.ip_options / 4) as u8, 0]);
-            bytes.extend(rubbish);
-            bytes.extend(id.to_be_bytes());
-            bytes.extend([0x40, 0, 64, 6]);
-            bytes.extend(rubbish);
-            bytes.extend([10, 77, self.seed, 2, 10, 77, 0, 1]);
-            bytes.extend(vec![1; self.ip_options]);
-        }
-        bytes.extend([0x12, 0x34, 0x04, 0xd2]);
-        bytes.extend(sequence.to_be_bytes());
-        bytes.extend([
-            0,
-            0,
-            0,
-            5,
-            ((20 + self.tcp_options) / 4 * 16) as u8,
-            flags,
-            8,
-            0,
-        ]);
-        bytes.extend(rubbish);
-        bytes.extend([0, 0]);
-        bytes.extend(vec![1; self.tcp_options]);
-        bytes
-    }
-
-    fn payload(&self) -> Vec<u8> {
-        (0..self.payload)
-            .map(|at| (at * 13 + at / 256) as u8 ^ self.seed)
-            .collect()
-    }
-
-    fn offload(&self) -> Offload {
-        Offload::Tso {
-            ipv6: self.ipv6,
-            header_len: self.headers().len() as u16,
-            mss: self.mss,
-        }
-    }
-
-    fn cut(&self, checksum_offload: bool) -> Cut {
-        Cut {
-            ipv6: self.ipv6,
-            header_len: self.headers().len() as u16,
-            mss: self.mss,
-            checksum_offload,
-        }
-    }
-
-    /// The segments, from scratch: each is written as if it stood alone.
-    fn reference(&self) -> Vec<Vec<u8>> {
-        let payload = self.payload();
-        let parts: Vec<&[u8]> = payload.chunks(self.mss.into()).collect();
-        let mut sent = 0;
-        let mut segments = Vec::new();
-        for (index, part) in parts.iter().enumerate() {
-            let mut flags = self.flags;
-            if index + 1 != parts.len() {
-                flags &= !(FIN | PSH);
-            }
-            if index != 0 {
-                flags &= !CWR;
-            }
-            let sequence = (u64::from(self.sequence) + sent) as u32;
-            let id = (usize::from(self.identification) + index) as u16;
-            let mut segment = self.headers_with([0, 0], sequence, id, flags);
-            let header = segment.len();
-            segment.extend(*part);
-            let ip_header = if self.ipv6 { 40 } else { 20 + self.ip_options };
-            let tcp = 14 + ip_header;
-            let tcp_len = (header - tcp + part.len()) as u16;
-            let mut pseudo;
-            if self.ipv6 {
-                segment[18..20].copy_from_slice(&tcp_len.to_be_bytes());
-                pseudo = segment[22..54].to_vec();
-            } else {
-                let total = tcp_len + ip_header as u16;
-                segment[16..18].copy_from_slice(&total.to_be_bytes());
-                let sum = !ones_complement_sum(&segment[14..tcp]);
-                segment[24..26].copy_from_slice(&sum.to_be_bytes());
-                pseudo = segment[26..34].to_vec();
-            }
-            pseudo.extend([0, 6]);
-            pseudo.extend(tcp_len.to_be_bytes());
-            pseudo.extend(&segment[tcp..]);
-            let sum = !ones_complement_sum(&pseudo);
-            segment[tcp + 16..tcp + 18].copy_from_slice(&sum.to_be_bytes());
-            segment.resize(segment.len().max(60), 0);
-            segments.push(segment);
-            sent += part.len() as u64;
-        }
-        segments
-    }
-
-    /// The segments as the model's NIC cuts them, the payload behind `inline`
-    /// bytes going by reference in pieces of the lengths given.
-    fn by_nic(&self, bench: &mut Bench, inline: usize, cuts: &[usize]) -> Vec<Vec<u8>> {
-        let payload = self.payload();
-        let filled = [&self.headers()[..], &payload[..inline]].concat();
-        let fragments = bench.lay_out(&payload[inline..], cuts);
-        let (_, tx) = bench.nic.halves();
-        assert_eq!(tx.accepts(filled.len(), &fragments, self.offload()), Ok(()));
-        tx.send(filled.len(), &fragments, self.offload(), |buffer| {
-            buffer.copy_from_slice(&filled);
-        })
-        .unwrap();
-        bench.finish(1)
-    }
-
-    fn by_software(&self, bench: &mut Bench, checksum_offload: bool) -> Vec<Vec<u8>> {
-        let frame = [self.headers(), self.payload()].concat();
-        let (_, tx) = bench.nic.halves();
-        let count = gso::send(tx, &frame, self.cut(checksum_offload)).unwrap();
-        assert_eq!(count, self.payload.div_ceil(self.mss.into()));
-        bench.finish(count)
-    }
-}
-
-/// A NIC, and memory to refer to.
-struct Bench {
-    hardware: Hardware,
-    nic: E1000<Hardware>,
-    region: DmaRegion,
-}
-
-impl Bench {
-    fn new(device: u16, pci_x: bool) -> Self {
-        Self::with(
-            device,
-            pci_x,
-            Config {
-                rx_ring: 8,
-                tx_ring: 2048,
-                mtu: 1500,
-            },
-        )
-    }
-
-    fn with(device: u16, pci_x: bool, config: Config) -> Self {
-        let hardware = Hardware::new(device);
-        if pci_x {
-            hardware.poke(STATUS, hardware.peek(STATUS) | Status::PCIX_MODE.bits());
-        }
-        let nic = start_with(&hardware, config).unwrap();
-        let region = hardware.clone().dma_alloc(1 << 16, 64).unwrap();
-        Self {
-            hardware,
-            nic,
-            region,
-        }
-    }
-
-    /// Puts `bytes` into memory, and names it in pieces.
-    fn lay_out(&self, bytes: &[u8], cuts: &[usize]) -> Vec<DmaSlice> {
-        // SAFETY: the region is longer than any payload, and the NIC is done
-        // with what was there.
-        unsafe {
-            let start = std::ptr::NonNull::from(bytes).cast();
-            self.region
-                .cpu()
-                .copy_from_nonoverlapping(start, bytes.len());
-        }
-        let mut at = 0;
-        let mut pieces = Vec::new();
-        for len in cuts.iter().copied().chain([bytes.len()]) {
-            let end = bytes.len().min(at + len);
-            pieces.push(self.region.slice(at..end));
-            at = end;
-        }
-        pieces.retain(|piece| piece.len > 0);
-        pieces
-    }
-
-    /// Lets the NIC send what is queued, and returns it.
-    fn finish(&mut self, frames: usize) -> Vec<Vec<u8>> {
-        let (_, tx) = self.nic.halves();
-        tx.flush();
-        self.hardware.transmit(usize::MAX);
-        assert_eq!(tx.reclaim(), frames);
-        assert_eq!(tx.free(), tx.capacity());
-        std::mem::take(&mut self.hardware.state().sent)
-    }
-}
 
 #[test]
 fn flags_and_numbers_segment_by_segment() {
@@ -440,6 +210,30 @@ fn a_full_ring_loses_no_super_segment() {
 }
 
 #[test]
+fn a_frame_behind_a_super_segment_has_a_sentinel() {
+    let mut bench = Bench::new(COPPER, false);
+    let frame = [PLAIN.headers(), PLAIN.payload()].concat();
+    let (_, tx) = bench.nic.halves();
+    let mut descriptors = Vec::new();
+    for len in [frame.len(), 60, 60, frame.len(), 1514, frame.len()] {
+        let offload = if len == frame.len() {
+            PLAIN.offload()
+        } else {
+            Offload::None
+        };
+        tx.send(len, &[], offload, |buffer| {
+            buffer.copy_from_slice(&frame[..len]);
+        })
+        .unwrap();
+        tx.flush();
+        // The model panics over a frame in one piece there.
+        descriptors.push(bench.hardware.transmit(usize::MAX));
+        assert_eq!(tx.reclaim(), 1);
+    }
+    assert_eq!(descriptors, [4, 2, 1, 4, 2, 4]);
+}
+
+#[test]
 fn large_buffers_are_waited_for() {
     let mut bench = Bench::new(COPPER, false);
     let whole = Whole {
@@ -597,5 +391,41 @@ proptest! {
             let inline = (TSO_INLINE + inline).min(whole.payload);
             prop_assert_eq!(&whole.by_nic(&mut bench, inline, &cuts), &expected);
         }
+    }
+
+    /// `free` frames can be queued behind any mix of frames and super-segments,
+    /// and whatever `accepts` accepts.
+    #[test]
+    fn room_is_never_overstated(
+        device in prop::sample::select(vec![(COPPER, false), (0x100c, true), (0x1079, true)]),
+        eights in 1..9usize,
+        mix in prop::collection::vec(prop_oneof![Just(0), 66..25_000usize], 0..40),
+        mtu in prop::sample::select(vec![1500, 9000]),
+    ) {
+        let (device, pci_x) = device;
+        let mut bench = Bench::with(device, pci_x, Config {
+            rx_ring: 8,
+            tx_ring: eights * 8,
+            mtu,
+        });
+        let (_, tx) = bench.nic.halves();
+        for len in mix {
+            let (len, offload) = match len {
+                0 => (mtu + 14, Offload::None),
+                len => (len, PLAIN.offload()),
+            };
+            let accepts = tx.accepts(len, &[], offload);
+            let sent = tx.send(len, &[], offload, |buffer| buffer.fill(0x45));
+            prop_assert_eq!(sent, accepts);
+        }
+        for number in 0..tx.free() {
+            let offset = if number % 2 == 0 { 40 } else { 50 };
+            let offload = Offload::Checksum { start: 34, offset };
+            prop_assert_eq!(tx.send(mtu + 14, &[], offload, |_| ()), Ok(()));
+        }
+        tx.flush();
+        bench.hardware.transmit(usize::MAX);
+        tx.reclaim();
+        prop_assert_eq!(tx.free(), tx.capacity());
     }
 }
