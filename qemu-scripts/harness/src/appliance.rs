@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Error, Result, bail, ensure};
 use serde_json::json;
 
-use crate::cleanup::{Registration, Resource, register};
 use crate::counters::Counters;
+use crate::folder::Folder;
 use crate::machine::{Image, Machine};
 use crate::network::Network;
 use crate::process::{Log, Running};
@@ -54,8 +54,7 @@ pub struct Appliance {
     console: Log,
     complaints: Log,
     network: Network,
-    _folder: tempfile::TempDir,
-    _registration: Registration,
+    _folder: Folder,
 }
 
 impl Appliance {
@@ -71,8 +70,7 @@ impl Appliance {
         mut network: Network,
         echo: Option<Echo>,
     ) -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix("uniperf-").tempdir()?;
-        let registration = register(Resource::Path(folder.path().into()));
+        let folder = Folder::new()?;
         let serial = folder.path().join("serial");
         let monitor = folder.path().join("monitor");
         let listeners = [UnixListener::bind(&serial)?, UnixListener::bind(&monitor)?];
@@ -105,7 +103,6 @@ impl Appliance {
             complaints,
             network,
             _folder: folder,
-            _registration: registration,
         })
     }
 

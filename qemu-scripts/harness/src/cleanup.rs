@@ -21,8 +21,8 @@ pub(crate) enum Resource {
     Process(u32),
     /// A network namespace, to be deleted.
     Namespace(String),
-    /// A file or a folder of temporary files, to be removed.
-    Path(PathBuf),
+    /// A folder of temporary files, to be removed.
+    Folder(PathBuf),
 }
 
 struct Registry {
@@ -86,8 +86,8 @@ fn end(signal: i32) -> ! {
         match resource {
             Resource::Process(_) => {}
             Resource::Namespace(name) => crate::namespace::delete(name),
-            Resource::Path(path) => {
-                let _ = std::fs::remove_dir_all(path).or_else(|_| std::fs::remove_file(path));
+            Resource::Folder(path) => {
+                let _ = std::fs::remove_dir_all(path);
             }
         }
     }

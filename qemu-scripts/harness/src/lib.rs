@@ -21,6 +21,7 @@
 mod appliance;
 mod cleanup;
 mod counters;
+mod folder;
 pub mod frames;
 pub mod linux_guest;
 mod machine;

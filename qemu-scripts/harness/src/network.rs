@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::folder::Folder;
 use crate::namespace::Namespace;
 use crate::process::{Log, Running};
 
@@ -308,12 +309,12 @@ impl Default for DhcpOptions {
 pub struct DhcpServer {
     log: Log,
     _running: Running,
-    _folder: tempfile::TempDir,
+    _folder: Folder,
 }
 
 impl DhcpServer {
     fn start(namespace: &Namespace, options: &DhcpOptions) -> Result<Self> {
-        let folder = tempfile::tempdir()?;
+        let folder = Folder::new()?;
         let leases = folder.path().join("leases");
         let mut command = Command::new("dnsmasq");
         command

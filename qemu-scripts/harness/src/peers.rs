@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::folder::Folder;
 use crate::machine::mac_text;
 use crate::network::Network;
 use crate::process::{self, Log, Running};
@@ -72,7 +73,7 @@ fn open_ports(output: &str) -> Vec<u16> {
 pub struct Capture {
     tcpdump: Running,
     log: Log,
-    folder: tempfile::TempDir,
+    folder: Folder,
 }
 
 /// What a capture shows of one sender.
@@ -88,7 +89,7 @@ impl Capture {
     /// Begins to capture.
     pub fn start(network: &Network) -> Result<Self> {
         network.as_tap()?;
-        let folder = tempfile::tempdir()?;
+        let folder = Folder::new()?;
         let mut command = network.command("tcpdump");
         command
             .args(["-i", "tap0", "-n", "-U", "-B", "65536", "-Z", "root", "-w"])
