@@ -49,8 +49,6 @@ mod tcp {
 pub struct Cut {
     /// Whether the super-segment is IPv6.
     pub ipv6: bool,
-    /// Bytes of Ethernet, IP and TCP headers.
-    pub header_len: u16,
     /// Payload bytes a segment.
     pub mss: u16,
     /// Whether the NIC fills in the TCP checksums
@@ -82,10 +80,8 @@ pub(crate) const fn shortest_headers(ipv6: bool) -> usize {
 /// [`TxError::Unsupported`] if they never will: more than the whole ring,
 /// longer than the MTU, or no payload behind TCP headers that add up.
 pub fn send<T: Transmit>(tx: &mut T, frame: &[u8], cut: Cut) -> Result<usize, TxError> {
-    let (headers, payload) = frame
-        .split_at_checked(cut.header_len.into())
-        .ok_or(TxError::Unsupported)?;
-    let layout = Layout::of(headers, cut.ipv6).ok_or(TxError::Unsupported)?;
+    let layout = Layout::of(frame, cut.ipv6).ok_or(TxError::Unsupported)?;
+    let (headers, payload) = frame.split_at(layout.end);
     if payload.is_empty() || cut.mss == 0 {
         return Err(TxError::Unsupported);
     }
@@ -127,31 +123,40 @@ pub(crate) struct Layout {
     ipv6: bool,
     /// First byte of the TCP header.
     tcp: usize,
+    /// First byte of the payload.
+    end: usize,
 }
 
 impl Layout {
-    /// Checks that `headers` are Ethernet, IP and TCP headers and nothing else.
-    fn of(headers: &[u8], ipv6: bool) -> Option<Self> {
+    /// Finds the Ethernet, IP and TCP headers at the start of `frame`, if they
+    /// lie inside it.
+    fn of(frame: &[u8], ipv6: bool) -> Option<Self> {
         let ip_header = if ipv6 {
             IPV6_HEADER
         } else {
-            usize::from(headers.get(ETHERNET)? & 0x0f) * 4
+            usize::from(frame.get(ETHERNET)? & 0x0f) * 4
         };
         let tcp = ETHERNET + ip_header;
-        let tcp_header = usize::from(headers.get(tcp + tcp::DATA_OFFSET)? >> 4) * 4;
-        let adds_up = ip_header >= IPV4_HEADER
-            && tcp_header >= TCP_HEADER
-            && tcp + tcp_header == headers.len();
-        adds_up.then_some(Self { ipv6, tcp })
+        let tcp_header = usize::from(frame.get(tcp + tcp::DATA_OFFSET)? >> 4) * 4;
+        let end = tcp + tcp_header;
+        let adds_up = ip_header >= IPV4_HEADER && tcp_header >= TCP_HEADER && end <= frame.len();
+        adds_up.then_some(Self { ipv6, tcp, end })
     }
 
-    /// The same where it is too late to refuse. From headers that do not add
-    /// up, of [`shortest_headers`] at least, something comes that lies inside.
-    pub(crate) fn assumed(headers: &[u8], ipv6: bool) -> Self {
-        Self::of(headers, ipv6).unwrap_or(Self {
+    /// The same where it is too late to refuse. For a frame whose headers do not
+    /// add up, of more than [`shortest_headers`], they are taken to be those.
+    pub(crate) fn assumed(frame: &[u8], ipv6: bool) -> Self {
+        let end = shortest_headers(ipv6);
+        Self::of(frame, ipv6).unwrap_or(Self {
             ipv6,
-            tcp: headers.len() - TCP_HEADER,
+            tcp: end - TCP_HEADER,
+            end,
         })
+    }
+
+    /// The first byte of the payload.
+    pub(crate) fn end(self) -> usize {
+        self.end
     }
 
     /// The first byte of the TCP header.

@@ -199,15 +199,14 @@ pub enum Offload {
     /// of payload or more: some NICs go wrong over a buffer of headers alone.
     ///
     /// [`TxError::Unsupported`] is the answer to what this NIC cannot cut
-    /// (nothing behind the headers, more than
-    /// [`tso_max_bytes`](Capabilities::tso_max_bytes), an `mss` that with the
-    /// headers exceeds the MTU or is below about 64, headers above 240 bytes):
-    /// cut it by `gso::send`.
+    /// (more than [`tso_max_bytes`](Capabilities::tso_max_bytes), an `mss` that
+    /// with the shortest headers exceeds the MTU or is below about 64): cut it by
+    /// `gso::send`. How long the headers are is read from them once they are
+    /// written, since that is when the caller knows; together with `mss` they
+    /// must not exceed the MTU.
     Tso {
         /// Whether the super-segment is IPv6.
         ipv6: bool,
-        /// Bytes of Ethernet, IP and TCP headers.
-        header_len: u16,
         /// Payload bytes a segment.
         mss: u16,
     },

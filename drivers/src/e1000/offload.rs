@@ -6,8 +6,6 @@ use super::regs::TxBits;
 use crate::gso::{self, Layout};
 use crate::nic::{TSO_INLINE, TxError};
 
-/// Longest headers that the NIC keeps for the segments (SDM 3.5.5).
-const LONGEST_HEADERS: usize = 240;
 /// Smallest MSS: the headers must not be cut in two (SDM 3.5.6), and a
 /// descriptor may have to be as short as four segments.
 const SMALLEST_MSS: u16 = 64;
@@ -72,8 +70,6 @@ pub struct Tso {
 pub struct SuperSegment {
     /// Whether it is IPv6.
     pub ipv6: bool,
-    /// Bytes of headers.
-    pub header_len: usize,
     /// Payload bytes a segment.
     pub mss: u16,
 }
@@ -84,20 +80,23 @@ impl SuperSegment {
     pub fn fits(&self, tso: Tso, filled: usize, len: usize, max_frame: usize) -> bool {
         let can = if self.ipv6 { tso.v6 } else { tso.v4 };
         let inline = if len > filled { TSO_INLINE } else { 0 };
-        can && (gso::shortest_headers(self.ipv6)..=LONGEST_HEADERS).contains(&self.header_len)
-            && self.mss >= SMALLEST_MSS
-            && self.header_len + usize::from(self.mss) <= max_frame
-            && self.header_len + inline <= filled
-            && self.header_len < len
+        let headers = gso::shortest_headers(self.ipv6);
+        can && self.mss >= SMALLEST_MSS
+            && headers + usize::from(self.mss) <= max_frame
+            && headers + inline <= filled
+            && headers < len
     }
 
-    /// Makes the headers what the NIC wants. Returns the context and the
-    /// command of the data descriptors.
+    /// Makes the headers of a frame of `len` bytes, which `filled` begins with,
+    /// what the NIC wants. Returns the context and the command of the data
+    /// descriptors.
     ///
     /// What makes one segment only goes as a frame with a checksum: there is
     /// nothing to cut, and what is odd about cutting stays away.
-    pub fn prepare(&self, headers: &mut [u8], payload: usize) -> (Context, TxBits) {
-        let layout = Layout::assumed(headers, self.ipv6);
+    pub fn prepare(&self, filled: &mut [u8], len: usize) -> (Context, TxBits) {
+        let layout = Layout::assumed(filled, self.ipv6);
+        let headers = &mut filled[..layout.end()];
+        let payload = len - headers.len();
         let start = layout.tcp() as u64;
         let offset = start + gso::TCP_CHECKSUM as u64;
         let tcp_checksum = (start | offset << 8) << 32;
@@ -120,7 +119,7 @@ impl SuperSegment {
             let offset = (gso::ETHERNET + gso::IPV4_CHECKSUM) as u64;
             ip_checksum |= offset << 8 | (start - 1) << 16;
         }
-        let lengths = payload as u64 | (self.header_len as u64) << 40 | u64::from(self.mss) << 48;
+        let lengths = payload as u64 | (headers.len() as u64) << 40 | u64::from(self.mss) << 48;
         let context = Context {
             low: ip_checksum | tcp_checksum,
             high: lengths | command.bits(),

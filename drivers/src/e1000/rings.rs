@@ -413,16 +413,8 @@ impl<R: Registers> TxRing<R> {
                 need.work = Work::Checksum(context);
                 descriptors = usize::from(self.context != Some(context));
             }
-            Offload::Tso {
-                ipv6,
-                header_len,
-                mss,
-            } => {
-                let whole = SuperSegment {
-                    ipv6,
-                    header_len: header_len.into(),
-                    mss,
-                };
+            Offload::Tso { ipv6, mss } => {
+                let whole = SuperSegment { ipv6, mss };
                 fits =
                     len <= self.tso_max_bytes && whole.fits(self.tso, filled, len, self.max_frame);
                 need.longest = self.rules.longest_tso(mss);
@@ -516,8 +508,7 @@ impl<R: Registers> Transmit for TxRing<R> {
             Work::Nothing => (None, TxBits::IFCS),
             Work::Checksum(context) => (Some(context), CHECKSUMMED),
             Work::Cut(whole) => {
-                let (headers, _) = filled.split_at_mut(whole.header_len);
-                let (context, command) = whole.prepare(headers, need.len - headers.len());
+                let (context, command) = whole.prepare(filled, need.len);
                 (Some(context), command)
             }
         };

@@ -97,7 +97,6 @@ impl Shape {
         let headers = self.headers();
         let cut = Cut {
             ipv6: false,
-            header_len: headers.len() as u16,
             mss: self.mss,
             checksum_offload: false,
         };
@@ -159,7 +158,6 @@ fn send(nic: &mut E1000<Qtest>, shape: &Shape, region: &DmaRegion) {
     };
     let offload = Offload::Tso {
         ipv6: false,
-        header_len: headers.len() as u16,
         mss: shape.mss,
     };
     let filled = [&headers[..], inline].concat();

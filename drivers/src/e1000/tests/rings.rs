@@ -341,7 +341,6 @@ fn what_can_never_be_sent_is_refused_and_costs_nothing() {
             vec![],
             Offload::Tso {
                 ipv6: false,
-                header_len: 54,
                 mss: 1460,
             },
         ),

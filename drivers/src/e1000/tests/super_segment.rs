@@ -86,7 +86,6 @@ impl Whole {
     pub fn offload(&self) -> Offload {
         Offload::Tso {
             ipv6: self.ipv6,
-            header_len: self.headers().len() as u16,
             mss: self.mss,
         }
     }
@@ -94,7 +93,6 @@ impl Whole {
     pub fn cut(&self, checksum_offload: bool) -> Cut {
         Cut {
             ipv6: self.ipv6,
-            header_len: self.headers().len() as u16,
             mss: self.mss,
             checksum_offload,
         }
