@@ -25,6 +25,8 @@ pub fn config(args: &Args, can_interrupt: bool) -> Config {
         weight: args.weight.map_or(default.weight, usize::from),
         replenish: args.replenish.map(usize::from),
         interrupts_per_second: args.itr.unwrap_or(default.interrupts_per_second),
+        checksum_offload: args.csum,
+        tso: args.tso,
         seed: seed(),
         ..default
     }

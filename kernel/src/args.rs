@@ -32,6 +32,10 @@ pub struct Args {
     pub rx_ring: Option<u16>,
     /// `txring=`: transmit descriptors.
     pub tx_ring: Option<u16>,
+    /// `tso=on|off`: whether the NIC may cut super-segments.
+    pub tso: bool,
+    /// `csum=on|off`: whether the NIC may fill in and check checksums.
+    pub csum: bool,
     /// `ports=FIRST-LAST`: ports for data connections.
     pub ports: Option<RangeInclusive<u16>>,
     /// `log=`: how much the log says.
@@ -51,6 +55,8 @@ impl Default for Args {
             replenish: None,
             rx_ring: None,
             tx_ring: None,
+            tso: true,
+            csum: true,
             ports: None,
             log: log::LevelFilter::Warn,
         }
@@ -118,7 +124,7 @@ impl fmt::Display for Rejected {
 }
 
 const UNKNOWN: &str = "no such argument (known: ip gw mtu nic rx weight itr replenish rxring \
-                       txring ports log)";
+                       txring tso csum ports log)";
 
 /// Reads a command line. Words are set apart by white space; where a key comes
 /// twice, the later one counts.
@@ -162,6 +168,8 @@ fn apply(args: &mut Args, word: &str) -> Result<(), &'static str> {
         "replenish" => args.replenish = Some(number(value, 1, 4096).ok_or("want 1 to 4096")?),
         "rxring" => args.rx_ring = Some(ring(value)?),
         "txring" => args.tx_ring = Some(ring(value)?),
+        "tso" => args.tso = switch(value)?,
+        "csum" => args.csum = switch(value)?,
         "ports" => args.ports = Some(ports(value)?),
         "log" => {
             args.log = value
@@ -180,6 +188,14 @@ fn number<T: TryFrom<u64>>(text: &str, least: u64, most: u64) -> Option<T> {
         .then_some(value)?
         .try_into()
         .ok()
+}
+
+fn switch(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("want on or off"),
+    }
 }
 
 fn ring(text: &str) -> Result<u16, &'static str> {
@@ -314,7 +330,7 @@ mod tests {
     fn a_full_line_is_read() {
         let args = accepted(
             "ip=10.77.0.2/16 gw=10.77.0.1 mtu=1500 nic=00:03.0 rx=napi weight=16 itr=8000 \
-             replenish=8 rxring=512 txring=1024 ports=5000-5009 log=debug",
+             replenish=8 rxring=512 txring=1024 tso=off csum=off ports=5000-5009 log=debug",
         );
         assert_eq!(
             args,
@@ -336,6 +352,8 @@ mod tests {
                 replenish: Some(8),
                 rx_ring: Some(512),
                 tx_ring: Some(1024),
+                tso: false,
+                csum: false,
                 ports: Some(5000..=5009),
                 log: log::LevelFilter::Debug,
             }
@@ -401,6 +419,8 @@ mod tests {
             "ports=5010-5000",
             "ports=12000-13000",
             "log=loud",
+            "tso=1",
+            "csum=",
             "quiet",
             "frobnicate=1",
             "=",

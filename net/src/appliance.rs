@@ -75,11 +75,11 @@ impl<N: Nic, M: Machine> Appliance<N, M> {
         services: Vec<Box<dyn Service>>,
     ) -> Self {
         let now = machine.now();
-        let max_mtu = nic.capabilities().max_mtu;
+        let capabilities = *nic.capabilities();
         let mac = nic.identity().mac;
         let receiver = Receiver::new(config, &mut nic);
         let ring = nic.halves().1.capacity();
-        let stack = Stack::new(config, mac, max_mtu, ring, now);
+        let stack = Stack::new(config, mac, &capabilities, ring, now);
         let (asked, used) = (config.mtu, stack.mtu());
         if asked != used {
             say(

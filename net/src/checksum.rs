@@ -44,6 +44,12 @@ impl Sum {
         self.fold() == 0xffff
     }
 
+    /// The sum itself, first byte first: what a NIC that completes a checksum
+    /// wants to find in its place.
+    pub fn sum(self) -> [u8; 2] {
+        self.fold().to_ne_bytes()
+    }
+
     /// The checksum as it goes into a header, first byte first.
     pub fn checksum(self) -> [u8; 2] {
         (!self.fold()).to_ne_bytes()

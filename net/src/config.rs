@@ -26,6 +26,11 @@ pub struct Config {
     pub replenish: Option<usize>,
     /// Most interrupts a second; 0 is no limit.
     pub interrupts_per_second: u32,
+    /// Whether the NIC may fill in checksums, and its verdict on those received
+    /// be believed.
+    pub checksum_offload: bool,
+    /// Whether the NIC may cut super-segments; it needs checksum offload.
+    pub tso: bool,
     /// Seeds sequence numbers, port choice and the flow hash; should differ on
     /// every boot.
     pub seed: u64,
@@ -45,6 +50,8 @@ impl Default for Config {
             weight: 64,
             replenish: None,
             interrupts_per_second: 0,
+            checksum_offload: true,
+            tso: true,
             seed: 0,
             tcp: TcpConfig::default(),
             udp: UdpConfig::default(),

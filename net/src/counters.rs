@@ -54,6 +54,10 @@ counters! {
         tx_frames: "tx.frames",
         /// Bytes in them, without CRC.
         tx_bytes: "tx.bytes",
+        /// TCP super-segments sent; each is one frame in `tx.frames`.
+        tx_super_segments: "tx.super_segments",
+        /// Of these, the ones that software had to cut.
+        tx_cut_by_software: "tx.cut_by_software",
         /// IP fragments received.
         rx_fragments: "rx.fragments",
         /// Datagrams put together from fragments.

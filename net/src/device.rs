@@ -5,27 +5,34 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::num::{NonZeroU16, NonZeroUsize};
 
 use smoltcp::phy::{Checksum, ChecksumCapabilities, Device, DeviceCapabilities, Medium};
-use smoltcp::phy::{RxToken, TxToken};
+use smoltcp::phy::{PacketMeta, RxToken, TxToken};
 use smoltcp::time::Instant;
 use uniperf_drivers::hw::DmaSlice;
 use uniperf_drivers::nic::{Offload, Transmit, TxError};
 
 use crate::counters::StackCounters;
-use crate::frame::ETHERNET_HEADER;
+use crate::frame::{ETHERNET_HEADER, IPV4_HEADER, TCP_HEADER};
+use crate::offload::Offloads;
+
+/// What an interface that speaks TCP sends that is shorter is ARP.
+const SHORTEST_TCP: usize = ETHERNET_HEADER + IPV4_HEADER + TCP_HEADER;
 
 /// What smoltcp is told of the NIC: an MTU of `mtu` bytes of IP packet, and
-/// that received checksums, except ICMP's, have been seen to before.
-pub fn shape(mtu: usize) -> DeviceCapabilities {
+/// that received checksums, except ICMP's, have been seen to before. TCP
+/// checksums of sent frames are seen to by [`Offloads`].
+pub fn shape(mtu: usize, offloads: &Offloads) -> DeviceCapabilities {
     let mut checksum = ChecksumCapabilities::default();
     checksum.ipv4 = Checksum::Tx;
-    checksum.tcp = Checksum::Tx;
+    checksum.tcp = Checksum::None;
     checksum.udp = Checksum::Tx;
     let mut capabilities = DeviceCapabilities::default();
     capabilities.medium = Medium::Ethernet;
     capabilities.max_transmission_unit = mtu + ETHERNET_HEADER;
     capabilities.checksum = checksum;
+    capabilities.segmentation.tcpv4 = offloads.super_segment().and_then(NonZeroUsize::new);
     capabilities
 }
 
@@ -37,6 +44,12 @@ pub struct Port<'a, T> {
     pub tx: &'a mut T,
     /// Descriptors that are kept for answers to received frames.
     pub reserve: usize,
+    /// Whether what smoltcp sends is TCP, but for questions after addresses.
+    pub is_tcp: bool,
+    /// How TCP segments are sent.
+    pub offloads: &'a Offloads,
+    /// Where software cuts super-segments.
+    pub scratch: &'a mut Vec<u8>,
     /// What was sent is counted here.
     pub counters: &'a mut StackCounters,
     /// What smoltcp is told.
@@ -59,27 +72,38 @@ impl<T: Transmit> Device for Port<'_, T> {
 
     fn receive(&mut self, _: Instant) -> Option<(Self::RxToken<'_>, Self::TxToken<'_>)> {
         let frame = self.frame.take()?;
-        let outgoing = Outgoing {
-            tx: self.tx,
-            counters: self.counters,
-        };
-        Some((Received(frame), outgoing))
+        Some((Received(frame), self.outgoing()))
     }
 
     fn transmit(&mut self, _: Instant) -> Option<Self::TxToken<'_>> {
         self.asked = true;
-        if self.tx.free() <= self.reserve {
+        let has_room = if self.is_tcp {
+            self.offloads.has_room(self.tx, self.reserve)
+        } else {
+            self.tx.free() > self.reserve
+        };
+        if !has_room {
             self.refused = true;
             return None;
         }
-        Some(Outgoing {
-            tx: self.tx,
-            counters: self.counters,
-        })
+        Some(self.outgoing())
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
         self.shape.clone()
+    }
+}
+
+impl<T> Port<'_, T> {
+    fn outgoing(&mut self) -> Outgoing<'_, T> {
+        Outgoing {
+            tx: self.tx,
+            counters: self.counters,
+            is_tcp: self.is_tcp,
+            offloads: self.offloads,
+            scratch: self.scratch,
+            mss: None,
+        }
     }
 }
 
@@ -96,29 +120,59 @@ impl RxToken for Received<'_> {
 pub struct Outgoing<'a, T> {
     tx: &'a mut T,
     counters: &'a mut StackCounters,
+    is_tcp: bool,
+    offloads: &'a Offloads,
+    scratch: &'a mut Vec<u8>,
+    /// The MSS of a super-segment.
+    mss: Option<NonZeroU16>,
 }
 
 impl<T: Transmit> TxToken for Outgoing<'_, T> {
+    fn set_meta(&mut self, meta: PacketMeta) {
+        self.mss = meta.segmentation_offload_size;
+    }
+
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
-        let mut fill = Some(f);
-        let sent = self.tx.send(len, &[], Offload::None, |buffer| {
-            fill.take().expect("called once")(&mut buffer[..len])
-        });
-        match sent {
-            Ok(result) => {
-                self.counters.tx_frames += 1;
-                self.counters.tx_bytes += len as u64;
-                result
-            }
-            Err(error) => {
-                match error {
-                    TxError::RingFull => self.counters.drop_tx_full += 1,
-                    TxError::Unsupported => self.counters.drop_tx_unsupported += 1,
-                }
-                // smoltcp needs its result all the same.
-                fill.take().expect("not called")(&mut vec![0; len])
-            }
+        if let Some(mss) = self.mss {
+            let (result, sent) = self.offloads.send_super_segment(
+                self.tx,
+                len,
+                mss.get(),
+                self.scratch,
+                self.counters,
+                f,
+            );
+            count(self.counters, len, sent);
+            return result;
         }
+        let mut fill = Some(f);
+        let mut write = |buffer: &mut [u8]| fill.take().expect("called once")(&mut buffer[..len]);
+        let sent = if self.is_tcp && len >= SHORTEST_TCP {
+            self.offloads.send_tcp(self.tx, len, &mut write)
+        } else {
+            self.tx.send(len, &[], Offload::None, &mut write)
+        };
+        count(
+            self.counters,
+            len,
+            sent.as_ref().map(|_| ()).map_err(|error| *error),
+        );
+        match sent {
+            Ok(result) => result,
+            // smoltcp needs its result all the same.
+            Err(_) => write(&mut vec![0; len]),
+        }
+    }
+}
+
+fn count(counters: &mut StackCounters, len: usize, sent: Result<(), TxError>) {
+    match sent {
+        Ok(()) => {
+            counters.tx_frames += 1;
+            counters.tx_bytes += len as u64;
+        }
+        Err(TxError::RingFull) => counters.drop_tx_full += 1,
+        Err(TxError::Unsupported) => counters.drop_tx_unsupported += 1,
     }
 }
 

@@ -17,8 +17,17 @@ use crate::checksum::{Sum, pseudo_header};
 pub const ETHERNET_HEADER: usize = 14;
 /// Bytes of an IPv4 header without options.
 pub const IPV4_HEADER: usize = 20;
-const TCP_HEADER: usize = 20;
+/// Bytes of a TCP header without options.
+pub const TCP_HEADER: usize = 20;
 const UDP_HEADER: usize = 8;
+
+/// Whether a frame that was found to be sound is a TCP segment.
+pub fn is_tcp(frame: &[u8]) -> bool {
+    const ETHERTYPE: core::ops::Range<usize> = 12..14;
+    const IPV4_PROTOCOL: usize = ETHERNET_HEADER + 9;
+    frame[ETHERTYPE] == u16::from(EthernetProtocol::Ipv4).to_be_bytes()
+        && frame.get(IPV4_PROTOCOL).copied().map(IpProtocol::from) == Some(IpProtocol::Tcp)
+}
 
 /// Why a frame goes no further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,6 +21,7 @@ mod device;
 mod flows;
 mod frame;
 mod hash;
+mod offload;
 mod rate;
 mod reassembly;
 mod receive;

@@ -21,7 +21,7 @@ use smoltcp::phy::DeviceCapabilities;
 use smoltcp::socket::{tcp, udp};
 use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, Ipv4Cidr};
-use uniperf_drivers::nic::MacAddress;
+use uniperf_drivers::nic::{Capabilities, MacAddress};
 
 use crate::address::{Addressing, Notice};
 use crate::config::Config;
@@ -30,6 +30,7 @@ use crate::device::{Described, shape};
 use crate::flows::{Flows, Phase};
 use crate::frame::{ETHERNET_HEADER, Station};
 use crate::hash::FlowHash;
+use crate::offload::Offloads;
 use crate::rate::RateLimit;
 use crate::reassembly::Reassembly;
 use crate::services::Event;
@@ -125,6 +126,9 @@ struct Listener {
 pub struct Stack {
     interface: Box<Interface>,
     shape: DeviceCapabilities,
+    offloads: Offloads,
+    /// Where software cuts super-segments.
+    scratch: Vec<u8>,
     station: Station,
     mtu: usize,
 
@@ -179,20 +183,23 @@ enum Slot {
 }
 
 impl Stack {
-    /// A stack for a station. `max_mtu` is the NIC's limit, and `transmit_ring`
-    /// how many frames its transmit ring holds.
+    /// A stack for a station, on a NIC that can do what `nic` says and whose
+    /// transmit ring holds `transmit_ring` frames.
     ///
     /// Needs about 150 KiB of stack for a moment: smoltcp's interface holds a
     /// 64 KiB buffer and is moved once.
     pub fn new(
         config: &Config,
         mac: MacAddress,
-        max_mtu: usize,
+        nic: &Capabilities,
         transmit_ring: usize,
         now: u64,
     ) -> Self {
-        let mtu = config.mtu.clamp(SMALLEST_MTU, max_mtu.max(SMALLEST_MTU));
-        let shape = shape(mtu);
+        let mtu = config
+            .mtu
+            .clamp(SMALLEST_MTU, nic.max_mtu.max(SMALLEST_MTU));
+        let offloads = Offloads::new(config, nic, mtu, transmit_ring);
+        let shape = shape(mtu, &offloads);
         let instant = to_instant(now);
         let mut setup = iface::Config::new(EthernetAddress(mac.0).into());
         setup.random_seed = config.seed;
@@ -203,6 +210,8 @@ impl Stack {
         let mut stack = Self {
             interface,
             shape,
+            offloads,
+            scratch: Vec::new(),
             station: Station {
                 mac,
                 longest: ETHERNET_HEADER + VLAN_TAG + mtu,

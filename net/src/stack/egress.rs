@@ -260,6 +260,9 @@ impl Stack {
                 reserve: self.reserve,
                 counters: &mut self.counters,
                 shape: &self.shape,
+                is_tcp: false,
+                offloads: &self.offloads,
+                scratch: &mut self.scratch,
                 asked: false,
                 refused: false,
             };
@@ -284,6 +287,9 @@ impl Stack {
             reserve: self.reserve,
             counters: &mut self.counters,
             shape: &self.shape,
+            is_tcp: matches!(slot, Slot::Tcp(_)),
+            offloads: &self.offloads,
+            scratch: &mut self.scratch,
             asked: false,
             refused: false,
         };

@@ -8,7 +8,7 @@ use super::{Slot, Stack};
 use crate::answers;
 use crate::device::Port;
 use crate::flows::Phase;
-use crate::frame::{Drop, Fragment, Kind, TcpFrame, UdpFrame};
+use crate::frame::{Drop, Fragment, Kind, TcpFrame, UdpFrame, is_tcp};
 use crate::reassembly::Outcome;
 use crate::services::{Ending, Event};
 use crate::time_wait::Answer;
@@ -19,6 +19,10 @@ impl Stack {
     pub(crate) fn receive<T: Transmit>(&mut self, frame: RxFrame<'_>, tx: &mut T) {
         self.counters.rx_frames += 1;
         self.counters.rx_bytes += frame.bytes.len() as u64;
+        let frame = RxFrame {
+            checksum: self.offloads.verdict(frame.checksum),
+            ..frame
+        };
         match self.station.look(&frame) {
             Ok(Kind::Fragment(fragment)) => self.take_fragment(&fragment, tx),
             Ok(kind) => self.deliver(kind, frame.bytes, tx),
@@ -258,6 +262,9 @@ impl Stack {
             reserve: 0,
             counters: &mut self.counters,
             shape: &self.shape,
+            is_tcp: is_tcp(frame),
+            offloads: &self.offloads,
+            scratch: &mut self.scratch,
             asked: false,
             refused: false,
         };
