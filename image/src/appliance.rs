@@ -70,7 +70,7 @@ fn host(boot: &Machine, started: &Started) -> Host {
     let identity = started.nic.identity();
     let (vendor, device) = identity.pci_id;
     let slot = started.function.to_string();
-    
+
     let cpu = alloc::format!("x86_64 at {} MHz", boot.tsc_hz / 1_000_000);
     Host {
         cpus: 1,

@@ -19,8 +19,9 @@ use crate::stack::Stack;
 /// How often services are asked again before the next frames are looked at,
 /// when what they send tells them that they can send more.
 const ROUNDS: usize = 4;
-/// How often the console is looked at while the loop does not sleep.
-const CONSOLE_EVERY: u64 = 10_000_000;
+/// How often timers and the console are looked at while the loop does not sleep,
+/// in nanoseconds.
+const LOOK_EVERY: u64 = 1_000_000;
 
 /// Why the appliance has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +64,8 @@ pub(crate) struct Appliance<N, M> {
     pub(crate) services: Vec<Box<dyn Service>>,
     link: Link,
     no_carrier: NoCarrier,
-    console_at: u64,
+    /// When timers and the console are looked at again.
+    look_at: u64,
     ready: bool,
 }
 
@@ -95,7 +97,7 @@ impl<N: Nic, M: Machine> Appliance<N, M> {
             services,
             link: Link::Down,
             no_carrier: NoCarrier::default(),
-            console_at: 0,
+            look_at: 0,
             ready: false,
         };
         appliance.with_services(|service, cx| service.start(cx));
@@ -113,7 +115,9 @@ impl<N: Nic, M: Machine> Appliance<N, M> {
         }
         let sent = self.stack.frames_sent();
         let polled = self.receiver.poll(&mut self.nic, &mut self.stack, now);
-        self.run_timers(now);
+        if now >= self.look_at {
+            self.run_timers(now);
+        }
         let ring_full = self.serve();
         if self.stack.frames_sent() != sent {
             self.nic.halves().1.flush();
@@ -121,15 +125,19 @@ impl<N: Nic, M: Machine> Appliance<N, M> {
         self.tell();
 
         let goes_on = self.receiver.goes_on(polled, now) || self.stack.has_events();
-        if goes_on && now < self.console_at {
-            return None;
+        if goes_on {
+            if now < self.look_at {
+                self.look_at = self.look_at.min(now + LOOK_EVERY);
+                return None;
+            }
+            self.look_at = now + LOOK_EVERY;
         }
-        self.console_at = now + CONSOLE_EVERY;
         if let Some(line) = self.machine.read_line().map(String::from) {
             return self.obey(&line);
         }
         if !goes_on {
             let deadline = self.deadline();
+            self.look_at = deadline.unwrap_or(u64::MAX);
             self.receiver
                 .wait(&mut self.nic, &mut self.machine, deadline, ring_full, now);
         }

@@ -46,6 +46,8 @@ pub struct Port<'a, T> {
     pub reserve: usize,
     /// Whether what smoltcp sends is TCP, but for questions after addresses.
     pub is_tcp: bool,
+    /// Whether a super-segment may come.
+    pub may_be_long: bool,
     /// How TCP segments are sent.
     pub offloads: &'a Offloads,
     /// Where software cuts super-segments.
@@ -77,7 +79,7 @@ impl<T: Transmit> Device for Port<'_, T> {
 
     fn transmit(&mut self, _: Instant) -> Option<Self::TxToken<'_>> {
         self.asked = true;
-        let has_room = if self.is_tcp {
+        let has_room = if self.may_be_long {
             self.offloads.has_room(self.tx, self.reserve)
         } else {
             self.tx.free() > self.reserve

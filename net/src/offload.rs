@@ -82,6 +82,11 @@ impl Offloads {
         is_worth_it.then_some(self.super_segment)
     }
 
+    /// Payload bytes of a full segment.
+    pub fn mss(&self) -> usize {
+        self.mss.into()
+    }
+
     /// Whether `tx` has room for the longest super-segment, above `reserve`
     /// frames.
     pub fn has_room<T: Transmit>(&self, tx: &T, reserve: usize) -> bool {

@@ -200,12 +200,16 @@ impl Session {
     }
 
     /// When to call [`poll`](Self::poll) at the latest, in nanoseconds.
+    #[inline]
     pub fn poll_at(&self) -> Option<u64> {
         let test = match &self.state {
             State::Testing(test) if test.is_over() => Some(0),
             State::Testing(test) => test.deadline(),
             _ => None,
         };
+        if self.filled == 0 {
+            return test;
+        }
         [test, self.stall_deadline()].into_iter().flatten().min()
     }
 

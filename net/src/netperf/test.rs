@@ -107,6 +107,10 @@ pub struct Test {
     touched: bool,
     last_seen: u64,
     end: Option<End>,
+    /// When to look whether the test is over by itself. Never later than that
+    /// is; silence, which puts it off with every message, is only looked at
+    /// when the time has come.
+    due: Option<u64>,
     transactions: u64,
     bytes_received: u64,
     receives: u64,
@@ -123,7 +127,7 @@ impl Test {
         let send_size = spec
             .send_size
             .unwrap_or_else(|| default_send_size(spec.open.transport, opened.send_buffer));
-        Test {
+        let mut test = Test {
             spec,
             opened,
             peer,
@@ -135,6 +139,7 @@ impl Test {
             touched: false,
             last_seen: ready.now,
             end: None,
+            due: None,
             transactions: 0,
             bytes_received: 0,
             receives: 0,
@@ -142,7 +147,9 @@ impl Test {
             sends: 0,
             failed_sends: 0,
             retransmits: None,
-        }
+        };
+        test.due = test.over_by_itself();
+        test
     }
 
     /// What the test is.
@@ -323,8 +330,15 @@ impl Test {
         self.end.is_some()
     }
 
-    /// When the test is over by itself, in nanoseconds, if nothing else happens.
+    /// When to poll the session at the latest, in nanoseconds: no later than the
+    /// test is over by itself if nothing else happens.
+    #[inline]
     pub fn deadline(&self) -> Option<u64> {
+        self.due
+    }
+
+    /// When the test is over by itself, in nanoseconds, if nothing else happens.
+    fn over_by_itself(&self) -> Option<u64> {
         let silent_since = |patience| Some(self.last_seen.saturating_add(patience));
         match self.spec.limit {
             Limit::Seconds(seconds) => {
@@ -353,7 +367,11 @@ impl Test {
 
     /// Ends the test if its deadline has passed.
     pub(super) fn poll(&mut self, now: u64) {
-        let due = self.deadline().is_some_and(|deadline| deadline <= now);
+        if self.due.is_none_or(|due| due > now) {
+            return;
+        }
+        self.due = self.over_by_itself();
+        let due = self.due.is_some_and(|due| due <= now);
         if self.end.is_none() && due {
             self.end = Some(if self.stops_itself() {
                 End::Seen(now)
@@ -419,12 +437,17 @@ impl Test {
             if now.saturating_sub(self.began) > LATE {
                 self.began = now;
             }
+            self.last_seen = now;
+            self.due = self.over_by_itself();
         }
         self.last_seen = now;
     }
 
     fn count_transactions(&mut self, count: u64, now: u64) -> Step {
         self.transactions += count;
+        if self.spec.limit == Limit::Units(self.transactions) {
+            self.due = self.over_by_itself();
+        }
         match self.spec.limit {
             _ if !self.spec.connection_each => Step::Continue,
             Limit::Units(units) if self.transactions >= units => self.end_now(now),

@@ -261,6 +261,7 @@ impl Stack {
                 counters: &mut self.counters,
                 shape: &self.shape,
                 is_tcp: false,
+                may_be_long: false,
                 offloads: &self.offloads,
                 scratch: &mut self.scratch,
                 asked: false,
@@ -276,6 +277,10 @@ impl Stack {
     }
 
     fn poll_egress<T: Transmit>(&mut self, slot: Slot, tx: &mut T) -> (PollResult, bool, bool) {
+        let may_be_long = match slot {
+            Slot::Tcp(slot) => self.flows.at(slot).socket().send_queue() > self.offloads.mss(),
+            Slot::Common | Slot::Udp(_) => false,
+        };
         let sockets = match slot {
             Slot::Common => &mut self.common,
             Slot::Udp(slot) => &mut self.udp.at(slot).sockets,
@@ -288,6 +293,7 @@ impl Stack {
             counters: &mut self.counters,
             shape: &self.shape,
             is_tcp: matches!(slot, Slot::Tcp(_)),
+            may_be_long,
             offloads: &self.offloads,
             scratch: &mut self.scratch,
             asked: false,

@@ -263,6 +263,7 @@ impl Stack {
             counters: &mut self.counters,
             shape: &self.shape,
             is_tcp: is_tcp(frame),
+            may_be_long: false,
             offloads: &self.offloads,
             scratch: &mut self.scratch,
             asked: false,
