@@ -5,11 +5,13 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use uniperf_drivers::nic::Nic;
+use uniperf_kernel::args::{Ip, RxMode};
 use uniperf_kernel::boot::Machine;
 use uniperf_kernel::power;
 use uniperf_net::appliance::{self, Exit};
 use uniperf_net::netperf::wire::Text;
 use uniperf_net::netperf::{Host, Interface, PciIds, Server};
+use uniperf_net::reflect;
 use uniperf_net::services::Service;
 
 use crate::machine::BareMachine;
@@ -27,9 +29,21 @@ pub fn run(boot: &Machine) -> ! {
     };
     introduce(&started);
     let config = settings::config(&boot.args, started.delivery.is_some());
+    if boot.args.rx == Some(RxMode::Reflect) {
+        match boot.args.ip {
+            Ip::Static { address, .. } => {
+                end(reflect::run(started.nic, machine, &config, address));
+            }
+            Ip::Dhcp => say!("rx=reflect needs a static ip=ADDRESS/PREFIX: taking rx=napi"),
+        }
+    }
     let server = Server::new(host(boot, &started), &config);
     let services: Vec<Box<dyn Service>> = alloc::vec![Box::new(server)];
-    match appliance::run(started.nic, machine, &config, services) {
+    end(appliance::run(started.nic, machine, &config, services))
+}
+
+fn end(exit: Exit) -> ! {
+    match exit {
         Exit::PowerOff => power::off(),
         Exit::Reboot => power::reboot(),
     }

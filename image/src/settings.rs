@@ -15,6 +15,8 @@ pub fn config(args: &Args, can_interrupt: bool) -> Config {
         _ if !can_interrupt => RxMode::Poll,
         Some(args::RxMode::Napi) => RxMode::Napi,
         Some(args::RxMode::Poll) => RxMode::Poll,
+        // The reflector waits as `napi` does.
+        Some(args::RxMode::Reflect) => RxMode::Napi,
         Some(args::RxMode::Adaptive) | None => default.rx_mode,
     };
     Config {

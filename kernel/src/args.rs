@@ -86,6 +86,8 @@ pub enum RxMode {
     Poll,
     /// Polls while there is traffic, else waits for an interrupt.
     Adaptive,
+    /// No stack: frames are answered in the receive loop.
+    Reflect,
 }
 
 /// Which NIC to take when several are present.
@@ -228,7 +230,8 @@ fn rx(text: &str) -> Result<RxMode, &'static str> {
         "napi" => Ok(RxMode::Napi),
         "poll" => Ok(RxMode::Poll),
         "adaptive" => Ok(RxMode::Adaptive),
-        _ => Err("want napi, poll or adaptive"),
+        "reflect" => Ok(RxMode::Reflect),
+        _ => Err("want napi, poll, adaptive or reflect"),
     }
 }
 
@@ -434,7 +437,7 @@ mod tests {
     fn the_message_names_the_word_and_the_remedy() {
         assert_eq!(
             refused("rx=fast").to_string(),
-            "boot argument 'rx=fast' ignored: want napi, poll or adaptive"
+            "boot argument 'rx=fast' ignored: want napi, poll, adaptive or reflect"
         );
     }
 

@@ -2,7 +2,6 @@
 
 use core::num::NonZeroU64;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 // Linked for its entry point, allocator and panic handler; none of it is called
 // by name.
@@ -12,6 +11,7 @@ use hermit_entry::boot_info::{
 };
 
 use crate::memory::{Plan, Region};
+use crate::single::SingleCore;
 use crate::{apic, args, clock, console, dma, fdt, interrupts, paging, pit, power};
 
 /// What a boot protocol says about the machine. One implementation a protocol.
@@ -34,13 +34,26 @@ const COMMAND_LINE_LEN: usize = 2048;
 #[repr(C, align(4096))]
 struct Stack([u8; STACK_LEN]);
 
-static mut HERMIT_STACK: Stack = Stack([0; STACK_LEN]);
-static mut DEVICE_TREE: [u8; 4096] = [0; 4096];
-static mut COMMAND_LINE: [u8; COMMAND_LINE_LEN] = [0; COMMAND_LINE_LEN];
-static COMMAND_LINE_USED: AtomicUsize = AtomicUsize::new(0);
-static mut PROTOCOL: &str = "";
-static RSDP: AtomicU64 = AtomicU64::new(0);
-static MEMORY: AtomicU64 = AtomicU64::new(0);
+static HERMIT_STACK: SingleCore<Stack> = SingleCore::new(Stack([0; STACK_LEN]));
+static DEVICE_TREE: SingleCore<[u8; 4096]> = SingleCore::new([0; 4096]);
+static KEPT: SingleCore<Kept> = SingleCore::new(Kept {
+    protocol: "",
+    command_line: [0; COMMAND_LINE_LEN],
+    command_line_used: 0,
+    rsdp: None,
+    memory: 0,
+});
+
+/// What the boot protocol said, for when Hermit has started: the memory that it
+/// said it in may be used by then.
+struct Kept {
+    protocol: &'static str,
+    command_line: [u8; COMMAND_LINE_LEN],
+    command_line_used: usize,
+    rsdp: Option<NonZeroU64>,
+    /// Usable bytes.
+    memory: u64,
+}
 
 unsafe extern "C" {
     /// Hermit's entry point.
@@ -58,10 +71,6 @@ unsafe extern "C" {
 pub unsafe fn start(info: &impl Info, image: Range<u64>, entry_tsc: u64) -> ! {
     console::setup(COM1);
     let usable = info.usable_memory();
-    MEMORY.store(
-        usable.clone().map(|region| region.end - region.start).sum(),
-        Ordering::Relaxed,
-    );
     let plan = Plan::new(usable.clone(), image.clone()).unwrap_or_else(|short| {
         power::stop(format_args!(
             "{} MiB of memory are too little; give the machine at least 64 MiB",
@@ -73,16 +82,17 @@ pub unsafe fn start(info: &impl Info, image: Range<u64>, entry_tsc: u64) -> ! {
     let tsc_hz = pit::tsc_frequency();
     clock::start(entry_tsc, tsc_hz);
     dma::give(plan.dma.clone());
-    keep(info);
+    KEPT.with(|kept| kept.keep(info));
 
     let tree = fdt::Machine {
         memory: plan.regions(),
         rsdp: info.rsdp().map(NonZeroU64::get),
         tsc_khz: (tsc_hz / 1000) as u32,
     };
-    // SAFETY: single-threaded before Hermit; nothing else refers to it.
-    let buffer = unsafe { &mut *(&raw mut DEVICE_TREE) };
-    if fdt::write(buffer, &tree).is_err() {
+    if DEVICE_TREE
+        .with(|buffer| fdt::write(buffer, &tree))
+        .is_err()
+    {
         power::stop(format_args!(
             "the memory map has too many parts for the device tree"
         ));
@@ -91,7 +101,7 @@ pub unsafe fn start(info: &impl Info, image: Range<u64>, entry_tsc: u64) -> ! {
         hardware_info: HardwareInfo {
             phys_addr_range: 0..plan.regions().iter().map(|r| r.end).max().unwrap_or(0),
             serial_port_base: SerialPortBase::new(COM1),
-            device_tree: NonZeroU64::new((&raw const DEVICE_TREE) as u64),
+            device_tree: NonZeroU64::new(DEVICE_TREE.address() as u64),
         },
         load_info: LoadInfo {
             kernel_image_addr_range: image,
@@ -107,7 +117,7 @@ pub unsafe fn start(info: &impl Info, image: Range<u64>, entry_tsc: u64) -> ! {
             "mov rsp, {stack}",
             "xor ebp, ebp",
             "jmp {start}",
-            stack = in(reg) &raw const HERMIT_STACK,
+            stack = in(reg) HERMIT_STACK.address(),
             start = sym _start,
             in("rdi") &raw const boot_info,
             in("esi") 0,
@@ -116,18 +126,16 @@ pub unsafe fn start(info: &impl Info, image: Range<u64>, entry_tsc: u64) -> ! {
     }
 }
 
-/// Copies what is needed after Hermit has started: the memory that it lies in
-/// may be used by then.
-fn keep(info: &impl Info) {
-    let line = info.command_line();
-    let used = line.len().min(COMMAND_LINE_LEN);
-    // SAFETY: single-threaded before Hermit; readers come after.
-    unsafe {
-        (&mut *(&raw mut COMMAND_LINE))[..used].copy_from_slice(&line[..used]);
-        PROTOCOL = info.protocol();
+impl Kept {
+    fn keep(&mut self, info: &impl Info) {
+        let line = info.command_line();
+        let used = line.len().min(COMMAND_LINE_LEN);
+        self.command_line[..used].copy_from_slice(&line[..used]);
+        self.command_line_used = used;
+        self.protocol = info.protocol();
+        self.rsdp = info.rsdp();
+        self.memory = info.usable_memory().map(|r| r.end - r.start).sum();
     }
-    COMMAND_LINE_USED.store(used, Ordering::Relaxed);
-    RSDP.store(info.rsdp().map_or(0, NonZeroU64::get), Ordering::Relaxed);
 }
 
 /// What is known of the machine once `main` runs.
@@ -148,18 +156,17 @@ pub struct Machine {
 /// Takes over from Hermit: console, interrupt vectors, timer. To be called once,
 /// first thing in `main`.
 pub fn init() -> Machine {
-    let used = COMMAND_LINE_USED.load(Ordering::Relaxed);
-    // SAFETY: written once before Hermit started, only read since.
-    let line = unsafe { &(&*(&raw const COMMAND_LINE))[..used] };
-    let (args, rejected) = args::parse(line);
+    let ((args, rejected), protocol, rsdp, memory) = KEPT.with(|kept| {
+        let line = &kept.command_line[..kept.command_line_used];
+        (args::parse(line), kept.protocol, kept.rsdp, kept.memory)
+    });
     log::set_max_level(args.log);
-    interrupts::init(NonZeroU64::new(RSDP.load(Ordering::Relaxed)));
+    interrupts::init(rsdp);
     console::enable_interrupt();
     apic::init_timer();
     Machine {
-        // SAFETY: as above.
-        protocol: unsafe { PROTOCOL },
-        memory: MEMORY.load(Ordering::Relaxed),
+        protocol,
+        memory,
         args,
         rejected,
         tsc_hz: clock::frequency(),

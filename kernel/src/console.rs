@@ -4,14 +4,13 @@
 //! output costs the receive loop a copy and not the 87 µs a character that the
 //! wire takes.
 
-use core::cell::UnsafeCell;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
-use x86_64::instructions::interrupts::without_interrupts;
 use x86_64::instructions::port::Port;
 
 use crate::clock;
+use crate::single::SingleCore;
 
 /// Registers of the 16550 (data sheet, table 2), as offsets from its base port.
 mod reg {
@@ -83,21 +82,10 @@ struct Rings {
     input: Ring<256>,
 }
 
-struct Shared(UnsafeCell<Rings>);
-
-// SAFETY: `with_rings` is the only way in. It runs with interrupts off, and only
-// the boot processor runs.
-unsafe impl Sync for Shared {}
-
-static RINGS: Shared = Shared(UnsafeCell::new(Rings {
+static RINGS: SingleCore<Rings> = SingleCore::new(Rings {
     output: Ring::new(),
     input: Ring::new(),
-}));
-
-fn with_rings<R>(f: impl FnOnce(&mut Rings) -> R) -> R {
-    // SAFETY: see `Shared`; `f` cannot call back in here, for it gets no path to.
-    without_interrupts(|| f(unsafe { &mut *RINGS.0.get() }))
-}
+});
 
 fn read(register: u16) -> u8 {
     // SAFETY: a UART register; reading it is what this module does.
@@ -130,7 +118,7 @@ pub(crate) fn enable_interrupt() {
 
 /// To be called by the UART's interrupt handler.
 pub(crate) fn interrupted() {
-    with_rings(|rings| {
+    RINGS.with(|rings| {
         let mut most = rings.input.bytes.len();
         while read(reg::LINE_STATUS) & RECEIVED != 0 && most > 0 {
             rings.input.push(read(reg::DATA));
@@ -162,12 +150,12 @@ fn send(output: &mut Ring<8192>) {
 
 /// The next byte typed, if any.
 pub fn read_byte() -> Option<u8> {
-    with_rings(|rings| rings.input.pop())
+    RINGS.with(|rings| rings.input.pop())
 }
 
 /// Whether something was typed that nobody has read yet.
 pub(crate) fn has_input() -> bool {
-    with_rings(|rings| rings.input.used > 0)
+    RINGS.with(|rings| rings.input.used > 0)
 }
 
 /// The console as something to write to.
@@ -182,18 +170,18 @@ impl Write for Console {
             }
             put(byte)?;
         }
-        with_rings(|rings| send(&mut rings.output));
+        RINGS.with(|rings| send(&mut rings.output));
         Ok(())
     }
 }
 
 fn put(byte: u8) -> fmt::Result {
-    if with_rings(|rings| rings.output.push(byte)) {
+    if RINGS.with(|rings| rings.output.push(byte)) {
         return Ok(());
     }
     let end = clock::now() + PATIENCE_NS;
     while clock::now() < end {
-        let done = with_rings(|rings| {
+        let done = RINGS.with(|rings| {
             send(&mut rings.output);
             rings.output.push(byte)
         });
@@ -214,7 +202,7 @@ pub fn print(text: fmt::Arguments<'_>) {
 /// machine stops.
 pub(crate) fn drain() {
     let end = clock::now() + 20 * PATIENCE_NS;
-    while with_rings(|rings| {
+    while RINGS.with(|rings| {
         send(&mut rings.output);
         rings.output.used > 0
     }) && clock::now() < end

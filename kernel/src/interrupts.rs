@@ -2,19 +2,18 @@
 //! in the table that Hermit has loaded.
 
 use alloc::boxed::Box;
-use core::cell::UnsafeCell;
 use core::num::NonZeroU64;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use pci_types::capability::{MultipleMessageSupport, TriggerMode};
 use uniperf_drivers::nic::{Causes, Interrupt};
-use x86_64::instructions::interrupts::without_interrupts;
 use x86_64::instructions::tables::sidt;
 use x86_64::structures::idt::{InterruptDescriptorTable, InterruptStackFrame};
 
 use crate::acpi::Interrupts;
 use crate::ioapic::{self, Pin};
 use crate::pci::{ConfigPorts, Function};
+use crate::single::SingleCore;
 use crate::{apic, console, idle, panic};
 
 /// Above the vectors that Hermit gives to interrupt lines (32 to 56), apart from
@@ -56,37 +55,26 @@ pub struct NoInterrupt;
 
 type Claim = Box<dyn FnMut() -> Option<Causes> + Send>;
 
-struct Shared<T>(UnsafeCell<T>);
-
-// SAFETY: the contents are touched with interrupts off only, by the boot
-// processor, which is the only one that runs.
-unsafe impl<T> Sync for Shared<T> {}
-
 struct State {
     tables: Option<Interrupts>,
     claim: Option<Claim>,
     pin: Option<Pin>,
 }
 
-static STATE: Shared<State> = Shared(UnsafeCell::new(State {
+static STATE: SingleCore<State> = SingleCore::new(State {
     tables: None,
     claim: None,
     pin: None,
-}));
+});
 
 static MAILBOX: AtomicU32 = AtomicU32::new(0);
 static NIC_INTERRUPTS: AtomicU64 = AtomicU64::new(0);
 static UNCLAIMED: AtomicU32 = AtomicU32::new(0);
 
-fn with_state<R>(f: impl FnOnce(&mut State) -> R) -> R {
-    // SAFETY: see `Shared`; `f` has no way back in here.
-    without_interrupts(|| f(unsafe { &mut *STATE.0.get() }))
-}
-
 /// Installs the vectors of console, timer and CPU exceptions.
 pub(crate) fn init(rsdp: Option<NonZeroU64>) {
     apic::init();
-    with_state(|state| {
+    STATE.with(|state| {
         let table = descriptor_table();
         table[CONSOLE_VECTOR].set_handler_fn(on_console);
         table[TIMER_VECTOR].set_handler_fn(on_timer);
@@ -118,7 +106,7 @@ pub fn install_nic(
     handle: impl Interrupt,
     allow_msi: bool,
 ) -> Result<Delivery, NoInterrupt> {
-    with_state(|state| {
+    STATE.with(|state| {
         state.claim = Some(Box::new(move || handle.claim()));
         descriptor_table()[NIC_VECTOR].set_handler_fn(on_nic);
     });
@@ -132,7 +120,7 @@ pub fn install_nic(
     }
     let legacy = function.legacy_interrupt(ConfigPorts).ok_or(NoInterrupt)?;
     function.disable_intx(false, ConfigPorts);
-    with_state(|state| {
+    STATE.with(|state| {
         let tables = state.tables.as_ref().ok_or(NoInterrupt)?;
         let route = tables.pci(legacy.line);
         let pin = ioapic::route(tables, route, NIC_VECTOR).ok_or(NoInterrupt)?;
@@ -164,7 +152,7 @@ pub fn count() -> u64 {
 
 extern "x86-interrupt" fn on_nic(_frame: InterruptStackFrame) {
     idle::interrupted();
-    with_state(
+    STATE.with(
         |state| match state.claim.as_mut().and_then(|claim| claim()) {
             Some(causes) => {
                 NIC_INTERRUPTS.fetch_add(1, Ordering::Relaxed);

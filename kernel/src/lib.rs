@@ -47,6 +47,8 @@ mod panic;
 mod pit;
 #[cfg(target_os = "none")]
 pub mod power;
+#[cfg(target_os = "none")]
+mod single;
 
 #[cfg(target_os = "none")]
 pub use boot::init;

@@ -123,7 +123,7 @@ mod tests {
         // QEMU keeps 128 KiB of ACPI tables at the top of memory.
         let plan = plan(&[0..639 << 10, MIB..64 * MIB - (128 << 10)]).unwrap();
         assert_eq!(plan.dma, 48 * MIB..62 * MIB);
-        assert_eq!(plan.regions(), &[(4 * MIB..48 * MIB)]);
+        assert_eq!(plan.regions(), core::slice::from_ref(&(4 * MIB..48 * MIB)));
     }
 
     #[test]
