@@ -14,7 +14,7 @@ use crate::device::NoCarrier;
 use crate::machine::Machine;
 use crate::receive::Receiver;
 use crate::services::{Context, Event, Service};
-use crate::stack::Stack;
+use crate::stack::{Stack, earlier};
 
 /// How often services are asked again before the next frames are looked at,
 /// when what they send tells them that they can send more.
@@ -145,11 +145,11 @@ impl<N: Nic, M: Machine> Appliance<N, M> {
     }
 
     fn deadline(&self) -> Option<u64> {
-        let services = self
-            .services
-            .iter()
-            .filter_map(|service| service.deadline());
-        services.chain(self.stack.deadline()).min()
+        let mut first = self.stack.deadline();
+        for service in &self.services {
+            first = earlier(first, service.deadline());
+        }
+        first
     }
 
     fn run_timers(&mut self, now: u64) {

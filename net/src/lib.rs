@@ -11,6 +11,7 @@ pub mod config;
 pub mod counters;
 pub mod machine;
 pub mod netperf;
+pub mod reflect;
 pub mod services;
 pub mod stack;
 

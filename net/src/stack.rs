@@ -10,6 +10,8 @@
 mod egress;
 mod ingress;
 
+pub(crate) use egress::earlier;
+
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -57,13 +57,9 @@ impl Stack {
             .timers
             .next()
             .map(|at| (at.max(0) as u64).saturating_mul(1000));
-        let others = [
-            sockets,
-            self.time_wait.deadline(),
-            self.reassembly.deadline(),
-            self.addressing.deadline(),
-        ];
-        others.into_iter().flatten().min()
+        let ended = earlier(sockets, self.time_wait.deadline());
+        let incomplete = earlier(ended, self.reassembly.deadline());
+        earlier(incomplete, self.addressing.deadline())
     }
 
     /// Lets the sockets whose turn it is send. Returns whether the ring was too
@@ -312,6 +308,14 @@ impl Stack {
         };
         let at = self.interface.poll_at(self.now, sockets);
         at.map(|at| at.total_micros())
+    }
+}
+
+/// The earlier of two times, of which either may be never.
+pub(crate) fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
     }
 }
 
