@@ -8,7 +8,7 @@
 
 use core::hash::{Hash, Hasher};
 
-use smoltcp::wire::{EthernetProtocol, IpProtocol, Ipv4Address};
+use smoltcp::wire::{ArpPacket, ArpRepr, EthernetProtocol, IpProtocol, Ipv4Address};
 use uniperf_drivers::nic::{MacAddress, RxChecksum, RxFrame};
 
 use crate::checksum::{Sum, pseudo_header};
@@ -206,10 +206,17 @@ impl Station {
         }
         match EthernetProtocol::from(be16(ethernet, 12)) {
             EthernetProtocol::Ipv4 => look_at_ipv4(frame, packet, group),
-            EthernetProtocol::Arp => Ok(Kind::Arp),
+            EthernetProtocol::Arp => look_at_arp(packet),
             _ => Err(Drop::Protocol),
         }
     }
+}
+
+/// Only what smoltcp will not pass over in silence.
+fn look_at_arp<'a>(packet: &[u8]) -> Result<Kind<'a>, Drop> {
+    let packet = ArpPacket::new_checked(packet).map_err(|_| Drop::Truncated)?;
+    ArpRepr::parse(&packet).map_err(|_| Drop::Malformed)?;
+    Ok(Kind::Arp)
 }
 
 fn look_at_ipv4<'a>(frame: &RxFrame<'a>, packet: &'a [u8], group: bool) -> Result<Kind<'a>, Drop> {

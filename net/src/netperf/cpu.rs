@@ -37,12 +37,17 @@ pub fn idle_rate(cpu: CpuTime) -> f32 {
 
 /// Busy cycles from `start` to `end`, in percent of the cycles that `elapsed`
 /// nanoseconds have. `elapsed` is shorter than the time between the two where
-/// a test's end was found late: nothing of the test ran in the rest.
+/// a test's end was found late: nothing of the test ran in the rest. Where it is
+/// 0, as for a connection that is closed as soon as it is made, all the cycles
+/// between the two count.
 pub fn utilisation(start: CpuTime, end: CpuTime, elapsed: u64) -> f32 {
     let total = end.total.saturating_sub(start.total);
     let idle = end.idle.saturating_sub(start.idle);
     let busy = total.saturating_sub(idle);
-    let available = elapsed as f64 / 1e9 * end.frequency as f64;
+    let available = match elapsed {
+        0 => total as f64,
+        elapsed => elapsed as f64 / 1e9 * end.frequency as f64,
+    };
     if available <= 0.0 {
         return UNKNOWN;
     }
@@ -76,8 +81,13 @@ mod tests {
     }
 
     #[test]
+    fn a_test_without_length_has_the_time_around_it() {
+        assert_eq!(utilisation(cpu(0, 0), cpu(4, 3), 0), 25.0);
+    }
+
+    #[test]
     fn unknown_without_time_or_clock() {
-        assert_eq!(utilisation(cpu(0, 0), cpu(1, 0), 0), UNKNOWN);
+        assert_eq!(utilisation(cpu(1, 0), cpu(1, 0), 0), UNKNOWN);
         let stopped = CpuTime::default();
         assert_eq!(utilisation(stopped, stopped, GHZ), UNKNOWN);
     }

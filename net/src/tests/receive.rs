@@ -235,6 +235,11 @@ fn the_nics_verdict_decides_what_is_summed() {
     }
 }
 
+/// A broadcast frame of ARP's type with `packet` in it.
+fn arp(packet: &[u8]) -> Vec<u8> {
+    [&[0xff; 12], &[0x08, 0x06][..], packet].concat()
+}
+
 #[test]
 fn what_is_not_for_us_is_counted_and_dropped() {
     let good = datagram(5000, PORT, b"payload");
@@ -253,6 +258,8 @@ fn what_is_not_for_us_is_counted_and_dropped() {
         ("drop.malformed", change(14, 0x44)),
         ("drop.checksum", change(22, 3)),
         ("drop.oversized", alloc::vec![0; 1519]),
+        ("drop.truncated", arp(&[0; 27])),
+        ("drop.malformed", arp(&[0; 28])),
     ];
     for (name, frame) in cases {
         let mut bench = Bench::new();
