@@ -258,7 +258,7 @@ fn what_is_not_for_us_is_counted_and_dropped() {
         ("drop.malformed", change(14, 0x44)),
         ("drop.checksum", change(22, 3)),
         ("drop.oversized", alloc::vec![0; 1519]),
-        ("drop.truncated", arp(&[0; 27])),
+        ("drop.truncated", arp(&[0, 1, 8, 0, 6, 4, 0, 1, 2])),
         ("drop.malformed", arp(&[0; 28])),
     ];
     for (name, frame) in cases {
