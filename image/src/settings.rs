@@ -29,6 +29,7 @@ pub fn config(args: &Args, can_interrupt: bool) -> Config {
         interrupts_per_second: args.itr.unwrap_or(default.interrupts_per_second),
         checksum_offload: args.csum,
         tso: args.tso,
+        gro: args.gro,
         seed: seed(),
         ..default
     }

@@ -36,6 +36,8 @@ pub struct Args {
     pub tso: bool,
     /// `csum=on|off`: whether the NIC may fill in and check checksums.
     pub csum: bool,
+    /// `gro=on|off`: whether received segments of one flow are joined.
+    pub gro: bool,
     /// `ports=FIRST-LAST`: ports for data connections.
     pub ports: Option<RangeInclusive<u16>>,
     /// `log=`: how much the log says.
@@ -57,6 +59,7 @@ impl Default for Args {
             tx_ring: None,
             tso: true,
             csum: true,
+            gro: true,
             ports: None,
             log: log::LevelFilter::Warn,
         }
@@ -126,7 +129,7 @@ impl fmt::Display for Rejected {
 }
 
 const UNKNOWN: &str = "no such argument (known: ip gw mtu nic rx weight itr replenish rxring \
-                       txring tso csum ports log)";
+                       txring tso csum gro ports log)";
 
 /// Reads a command line. Words are set apart by white space; where a key comes
 /// twice, the later one counts.
@@ -172,6 +175,7 @@ fn apply(args: &mut Args, word: &str) -> Result<(), &'static str> {
         "txring" => args.tx_ring = Some(ring(value)?),
         "tso" => args.tso = switch(value)?,
         "csum" => args.csum = switch(value)?,
+        "gro" => args.gro = switch(value)?,
         "ports" => args.ports = Some(ports(value)?),
         "log" => {
             args.log = value
@@ -333,7 +337,7 @@ mod tests {
     fn a_full_line_is_read() {
         let args = accepted(
             "ip=10.77.0.2/16 gw=10.77.0.1 mtu=1500 nic=00:03.0 rx=napi weight=16 itr=8000 \
-             replenish=8 rxring=512 txring=1024 tso=off csum=off ports=5000-5009 log=debug",
+             replenish=8 rxring=512 txring=1024 tso=off csum=off gro=off ports=5000-5009 log=debug",
         );
         assert_eq!(
             args,
@@ -357,6 +361,7 @@ mod tests {
                 tx_ring: Some(1024),
                 tso: false,
                 csum: false,
+                gro: false,
                 ports: Some(5000..=5009),
                 log: log::LevelFilter::Debug,
             }

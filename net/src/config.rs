@@ -31,6 +31,8 @@ pub struct Config {
     pub checksum_offload: bool,
     /// Whether the NIC may cut super-segments; it needs checksum offload.
     pub tso: bool,
+    /// Whether received segments of one flow are joined.
+    pub gro: bool,
     /// Seeds sequence numbers, port choice and the flow hash; should differ on
     /// every boot.
     pub seed: u64,
@@ -52,6 +54,7 @@ impl Default for Config {
             interrupts_per_second: 0,
             checksum_offload: true,
             tso: true,
+            gro: true,
             seed: 0,
             tcp: TcpConfig::default(),
             udp: UdpConfig::default(),

@@ -54,6 +54,10 @@ counters! {
         tx_frames: "tx.frames",
         /// Bytes in them, without CRC.
         tx_bytes: "tx.bytes",
+        /// Received segments that were joined with a neighbour.
+        rx_joined: "rx.joined",
+        /// The long segments that were made of them.
+        rx_joined_runs: "rx.joined_runs",
         /// TCP super-segments sent; each is one frame in `tx.frames`.
         tx_super_segments: "tx.super_segments",
         /// Of these, the ones that software had to cut.

@@ -119,11 +119,22 @@ impl TcpFlags {
     const FIN: u8 = 1 << 0;
     const SYN: u8 = 1 << 1;
     const RST: u8 = 1 << 2;
+    const PSH: u8 = 1 << 3;
     const ACK: u8 = 1 << 4;
 
     /// Whether the segment asks for a new connection.
     pub fn opens(self) -> bool {
         self.0 & (Self::SYN | Self::ACK | Self::RST | Self::FIN) == Self::SYN
+    }
+
+    /// Whether the segment does nothing but acknowledge, and push its data.
+    pub fn only_acknowledges(self) -> bool {
+        self.0 & !Self::PSH == Self::ACK
+    }
+
+    /// Whether the sender has no more data for now.
+    pub fn pushes(self) -> bool {
+        self.0 & Self::PSH != 0
     }
 
     /// Whether the segment is the sender's last.

@@ -21,6 +21,7 @@ mod console;
 mod device;
 mod flows;
 mod frame;
+mod gro;
 mod hash;
 mod offload;
 mod rate;

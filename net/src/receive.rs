@@ -86,6 +86,7 @@ impl Receiver {
         // Each frame may need one descriptor for its answer.
         let budget = self.weight.min(tx.free());
         let frames = rx.poll(budget, |frame| stack.receive(frame, tx));
+        stack.end_batch(tx);
         self.counters.polls += 1;
         match frames {
             0 => self.counters.empty_polls += 1,

@@ -31,6 +31,7 @@ use crate::counters::StackCounters;
 use crate::device::{Described, shape};
 use crate::flows::{Flows, Phase};
 use crate::frame::{ETHERNET_HEADER, Station};
+use crate::gro::Gro;
 use crate::hash::FlowHash;
 use crate::offload::Offloads;
 use crate::rate::RateLimit;
@@ -148,6 +149,7 @@ pub struct Stack {
     addressing: Addressing,
     linger: u64,
     reassembly: Reassembly,
+    gro: Gro,
     unreachable: RateLimit,
 
     /// Slots (see [`Slot`]) that may have something to send.
@@ -234,6 +236,7 @@ impl Stack {
                 config.udp.reassembly_buffers,
                 config.udp.reassembly_timeout,
             ),
+            gro: Gro::new(config.gro),
             unreachable: RateLimit::new(config.udp.unreachable_per_second),
             turn: VecDeque::with_capacity(64),
             common_place: Place::default(),

@@ -9,6 +9,7 @@ use crate::answers;
 use crate::device::Port;
 use crate::flows::Phase;
 use crate::frame::{Drop, Fragment, Kind, TcpFrame, UdpFrame, is_tcp};
+use crate::gro::{Joined, Offer};
 use crate::reassembly::Outcome;
 use crate::services::{Ending, Event};
 use crate::time_wait::Answer;
@@ -49,7 +50,7 @@ impl Stack {
 
     fn deliver_tcp<T: Transmit>(&mut self, segment: &TcpFrame, frame: &[u8], tx: &mut T) {
         if let Some(slot) = self.flows.find(&segment.tuple) {
-            return self.feed(slot, segment, frame, tx);
+            return self.join_or_feed(slot, segment, frame, tx);
         }
         match self.time_wait.look(segment) {
             Answer::Unknown => {}
@@ -61,6 +62,52 @@ impl Stack {
             // Nobody's: smoltcp answers with a reset where one is due.
             None => self.process(Slot::Common, frame, tx),
         }
+    }
+
+    /// Joins a segment to its neighbours, or delivers it.
+    fn join_or_feed<T: Transmit>(
+        &mut self,
+        slot: u32,
+        segment: &TcpFrame,
+        frame: &[u8],
+        tx: &mut T,
+    ) {
+        if let Some(other) = self.gro.in_the_way(slot) {
+            self.feed_joined(other, tx);
+        }
+        let offer = self.gro.offer(slot, segment, frame);
+        if offer != Offer::Taken
+            && self.gro.has_runs()
+            && let Some(joined) = self.gro.take_of(slot)
+        {
+            self.feed_joined(joined, tx);
+        }
+        if offer == Offer::Refused {
+            self.feed(slot, segment, frame, tx);
+        }
+    }
+
+    /// Ends a batch of frames: delivers what waited for more.
+    pub(crate) fn end_batch<T: Transmit>(&mut self, tx: &mut T) {
+        while self.gro.has_runs()
+            && let Some(joined) = self.gro.take_any()
+        {
+            self.feed_joined(joined, tx);
+        }
+    }
+
+    fn feed_joined<T: Transmit>(&mut self, joined: Joined, tx: &mut T) {
+        if joined.frames > 1 {
+            self.counters.rx_joined += u64::from(joined.frames);
+            self.counters.rx_joined_runs += 1;
+        }
+        self.feed(
+            joined.flow,
+            &joined.segment,
+            &joined.frame[..joined.len],
+            tx,
+        );
+        self.gro.recycle(joined);
     }
 
     /// Lets a connection process a segment.

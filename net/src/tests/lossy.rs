@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use crate::testing::bench::SECOND;
+use crate::testing::bench::{SECOND, static_config};
 use crate::testing::services::{DATA_PORT, PORT, pattern};
 use crate::testing::*;
 
@@ -62,5 +62,19 @@ proptest! {
         }
         bench.run(120 * SECOND);
         prop_assert_eq!(bench.resting(), rest);
+    }
+}
+
+/// Joining segments changes nothing but how many TCP sees.
+#[test]
+fn joined_segments_carry_the_same_stream() {
+    for gro in [true, false] {
+        let mut config = static_config();
+        config.gro = gro;
+        let mut bench = Bench::with(&config);
+        assert!(echo(&mut bench, DATA_PORT, 300_000));
+        let joined = bench.counter("rx.joined");
+        assert_eq!(joined > 0, gro, "{joined} joined");
+        assert!(bench.counter("rx.joined_runs") <= joined / 2);
     }
 }
