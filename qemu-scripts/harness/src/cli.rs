@@ -1,11 +1,15 @@
 //! The command line.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use uniperf_harness::{Accelerator, Image, Machine, MachineType, NetKind, Network, NicModel};
+use uniperf_harness::bench::{self, Only};
+use uniperf_harness::{
+    Accelerator, Image, Machine, MachineType, NetKind, Network, NicModel, repository,
+};
 
 /// Boots the appliance in QEMU.
 #[derive(Debug, Parser)]
@@ -21,6 +25,10 @@ pub enum Command {
     Boot(BootOptions),
     /// Boot, run netperf, print its tables, power off.
     Run(RunOptions),
+    /// Measure the appliance beside a Linux guest.
+    Bench(BenchOptions),
+    /// Send requests to a reflector, as fast as it answers.
+    Ping(PingOptions),
     /// The same with a Linux guest: boot and stay, or with --run run netperf.
     Linux(LinuxOptions),
 }
@@ -102,6 +110,110 @@ pub struct RunOptions {
     /// Arguments for netperf instead of the four tests.
     #[arg(last = true, value_name = "NETPERF-ARGS", allow_hyphen_values = true)]
     pub netperf: Vec<String>,
+}
+
+/// What to measure of whom.
+#[derive(Args, Debug)]
+pub struct BenchOptions {
+    /// The image to boot.
+    #[arg(long, value_name = "FILE", env = "UNIPERF_IMAGE")]
+    image: Option<PathBuf>,
+    /// Three short rounds, under four minutes in all.
+    #[arg(long)]
+    quick: bool,
+    /// Count guest instructions instead of time.
+    #[arg(long)]
+    icount: bool,
+    /// Whom to compare with: linux or none.
+    #[arg(long, value_enum, default_value_t)]
+    peer: Peer,
+    /// The NIC of all guests.
+    #[arg(long, value_name = "NAME", default_value = "e1000")]
+    nic: NicModel,
+    /// Boot arguments of the appliance.
+    #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
+    append: Vec<String>,
+    /// How often each contestant takes its turn: 5, or 3 when quick or with
+    /// --icount, or 1 with both.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: Option<u32>,
+    /// Seconds a test: 5, or 2 when quick.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: Option<u64>,
+    /// One test only, such as TCP_RR, or PING; again for a further one.
+    #[arg(long, value_name = "TEST")]
+    only: Vec<Only>,
+    /// What runs the guests; kvm only where the CPU can virtualize.
+    #[arg(long, value_enum, default_value_t)]
+    accel: Accelerator,
+    /// Where the JSON goes: target/bench.
+    #[arg(long, value_name = "FOLDER")]
+    json: Option<PathBuf>,
+}
+
+/// Whom the appliance is compared with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Peer {
+    /// The Linux guest.
+    #[default]
+    Linux,
+    /// Nobody but the reflector.
+    None,
+}
+
+impl BenchOptions {
+    pub fn options(&self) -> Result<bench::Options> {
+        let rounds = match (self.quick, self.icount) {
+            (true, true) => 1,
+            (false, false) => 5,
+            _ => 3,
+        };
+        let seconds = if self.quick { 2 } else { 5 };
+        Ok(bench::Options {
+            image: match &self.image {
+                Some(path) => Image::at(path),
+                None => Image::built(),
+            }?,
+            nic: self.nic.clone(),
+            accelerator: self.accel,
+            append: self.append.join(" "),
+            linux: self.peer == Peer::Linux,
+            rounds: self.rounds.unwrap_or(rounds),
+            seconds: self.seconds.unwrap_or(seconds),
+            icount: self.icount,
+            only: self.only.clone(),
+        })
+    }
+
+    /// The folder for the JSON.
+    pub fn folder(&self) -> PathBuf {
+        self.json.clone().unwrap_or_else(|| {
+            let root = repository();
+            match std::env::var_os("CARGO_TARGET_DIR") {
+                Some(target) => root.join(target).join("bench"),
+                None => root.join("target/bench"),
+            }
+        })
+    }
+}
+
+/// Whom to send requests to.
+#[derive(Args, Debug)]
+pub struct PingOptions {
+    /// The reflector's address.
+    pub host: IpAddr,
+    /// Its port: the reflector's, or with --netperf the netserver's control port.
+    #[arg(long, value_name = "N")]
+    pub port: Option<u16>,
+    /// Speak with a netserver, as UDP_RR does.
+    #[arg(long)]
+    pub netperf: bool,
+    /// Bytes of each request.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1472))]
+    pub bytes: u16,
+    /// How long to go on.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    pub seconds: u64,
 }
 
 /// How to boot Linux, and whether to measure it.

@@ -29,7 +29,9 @@ impl FrameSender {
     /// A sender on `network`, which is a tap.
     pub fn new(network: &Network) -> Result<Self> {
         network.as_tap()?;
-        let socket = network.enter(packet_socket)?.context("no packet socket")?;
+        let socket = network
+            .enter(|| packet_socket(0))?
+            .context("no packet socket")?;
         Ok(Self {
             socket,
             sent: Cell::new(0),
@@ -62,8 +64,9 @@ impl FrameSender {
     }
 }
 
-/// A socket for whole frames on `tap0` of the namespace that the thread is in.
-fn packet_socket() -> std::io::Result<OwnedFd> {
+/// A socket for whole frames on `tap0` of the namespace that the thread is in. It
+/// receives those of type `ethertype`, or none for 0.
+pub(crate) fn packet_socket(ethertype: u16) -> std::io::Result<OwnedFd> {
     // SAFETY: the name ends with a zero.
     let interface = unsafe { libc::if_nametoindex(c"tap0".as_ptr()) };
     // SAFETY: no pointers are passed.
@@ -77,6 +80,7 @@ fn packet_socket() -> std::io::Result<OwnedFd> {
     let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_ifindex = interface.cast_signed();
+    address.sll_protocol = ethertype.to_be();
     // SAFETY: the pointer and the length are those of `address`.
     let bound = unsafe {
         libc::bind(

@@ -19,6 +19,7 @@
 //! thread ends.
 
 mod appliance;
+pub mod bench;
 mod cleanup;
 mod counters;
 mod folder;

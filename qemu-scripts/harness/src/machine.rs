@@ -128,6 +128,16 @@ pub enum Accelerator {
     Kvm,
 }
 
+impl Accelerator {
+    /// QEMU's name for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcg => "tcg",
+            Self::Kvm => "kvm",
+        }
+    }
+}
+
 /// The virtual machine to be started.
 #[derive(Clone, Debug)]
 pub struct Machine {

@@ -12,6 +12,8 @@ fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
         cli::Command::Boot(options) => run::boot(&options),
         cli::Command::Run(options) => run::run(&options),
+        cli::Command::Bench(options) => run::bench(&options),
+        cli::Command::Ping(options) => run::ping(&options),
         cli::Command::Linux(options) => run::linux(&options),
     };
     match result {

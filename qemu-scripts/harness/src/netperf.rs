@@ -116,8 +116,13 @@ impl<'a> Netperf<'a> {
     /// A client of `appliance` whose tests take one second.
     pub fn new(appliance: &'a Appliance, ready: Ready) -> Self {
         let (host, port) = appliance.endpoint(ready);
+        Self::at(appliance.network(), host, port)
+    }
+
+    /// The same of the netserver at `host` and `port`.
+    pub fn at(network: &'a Network, host: IpAddr, port: u16) -> Self {
         Self {
-            network: appliance.network(),
+            network,
             host,
             port,
             length: Duration::from_secs(1),

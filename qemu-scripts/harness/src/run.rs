@@ -1,4 +1,4 @@
-//! `boot` and `run`.
+//! `boot`, `run`, `bench` and `ping`.
 
 use std::io::{BufRead, Write};
 use std::net::IpAddr;
@@ -7,10 +7,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::cli::{BootOptions, LinuxOptions, RunOptions};
+use crate::cli::{BenchOptions, BootOptions, LinuxOptions, PingOptions, RunOptions};
+use uniperf_harness::bench;
 use uniperf_harness::linux_guest;
 use uniperf_harness::process::{self, Running};
-use uniperf_harness::{Appliance, BOOT_TIMEOUT, Image, Machine, Netperf, Network, Ready, Test};
+use uniperf_harness::{
+    Appliance, BOOT_TIMEOUT, CONTROL_PORT, Image, Machine, Netperf, Network, Ready, Test,
+};
 
 /// The four tests of the main job.
 const TESTS: [Test; 4] = [Test::TcpRr, Test::TcpStream, Test::TcpMaerts, Test::UdpRr];
@@ -33,6 +36,45 @@ pub fn linux(options: &LinuxOptions) -> Result<ExitCode> {
         return run_netperf(&image, &machine, &options.options);
     }
     stay(&image, &machine, boot)
+}
+
+/// Measures, prints the tables, and leaves the figures as JSON.
+pub fn bench(options: &BenchOptions) -> Result<ExitCode> {
+    let report = bench::run(&options.options()?)?;
+    print!("\n{}", bench::render(&report));
+    let path = bench::save(&report, &options.folder())?;
+    eprintln!(
+        "\nuniperf: {:.0} s in all; as JSON in {}",
+        report.about.took,
+        path.display()
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Sends requests and says how many were answered how quickly.
+pub fn ping(options: &PingOptions) -> Result<ExitCode> {
+    let length = Duration::from_secs(options.seconds);
+    let bytes = usize::from(options.bytes);
+    let default = match options.netperf {
+        true => CONTROL_PORT,
+        false => bench::REFLECTOR_PORT,
+    };
+    let peer = (options.host, options.port.unwrap_or(default)).into();
+    let result = match options.netperf {
+        true => bench::netperf_udp(peer, bytes, length)?,
+        false => bench::udp(peer, bytes, length)?,
+    };
+    println!(
+        "{:.2} transactions/s of {bytes} bytes for {:.2} s, {} lost\n\
+         latency: min {:.1} us, median {:.1} us, p99 {:.1} us",
+        result.rate(),
+        result.elapsed,
+        result.lost,
+        result.min,
+        result.median,
+        result.p99
+    );
+    Ok(ExitCode::SUCCESS)
 }
 
 fn stay(image: &Image, machine: &Machine, options: &BootOptions) -> Result<ExitCode> {

@@ -1,0 +1,100 @@
+//! What is to be known of this machine and its programs.
+
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result};
+
+use super::report::About;
+use crate::process;
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+const DAY: u64 = 86_400;
+
+/// Looks around.
+pub fn about() -> Result<About> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+    let qemu = said("qemu-system-x86_64", "--version")?;
+    let netperf = said("netperf", "-V")?;
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    Ok(About {
+        date: date(now.as_secs()),
+        qemu: version(&qemu),
+        netperf: version(&netperf),
+        cpu: cpu_model(&std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
+        cpus: std::thread::available_parallelism()?.get(),
+        load: first_word(&load).parse().unwrap_or_default(),
+        ..About::default()
+    })
+}
+
+fn said(program: &str, argument: &str) -> Result<String> {
+    let output = process::run(Command::new(program).arg(argument), TIMEOUT)?;
+    let text = output.stdout.trim().to_owned() + output.stderr.trim();
+    let line = text.lines().next();
+    Ok(line.with_context(|| format!("{program} is silent"))?.into())
+}
+
+/// The word after "version".
+fn version(text: &str) -> String {
+    let after = text.split_once("ersion ").map_or(text, |(_, after)| after);
+    first_word(after).into()
+}
+
+fn first_word(text: &str) -> &str {
+    text.split_whitespace().next().unwrap_or_default()
+}
+
+fn cpu_model(cpuinfo: &str) -> String {
+    let line = cpuinfo.lines().find(|line| line.starts_with("model name"));
+    let model = line.and_then(|line| line.split_once(": "));
+    model.map_or("CPU", |(_, model)| model).trim().into()
+}
+
+/// Seconds since 1970 as RFC 3339 has them in UTC.
+fn date(seconds: u64) -> String {
+    let (mut days, time) = (seconds / DAY, seconds % DAY);
+    let leap =
+        |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
+    let mut year = 1970;
+    while days >= 365 + u64::from(leap(year)) {
+        days -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    let (hours, minutes, seconds) = (time / 3600, time / 60 % 60, time % 60);
+    let day = days + 1;
+    format!("{year}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(date(0), "1970-01-01T00:00:00Z");
+        assert_eq!(date(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(date(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(date(1_704_067_199), "2023-12-31T23:59:59Z");
+        assert_eq!(date(1_735_603_200), "2024-12-31T00:00:00Z");
+    }
+
+    #[test]
+    fn versions_are_found() {
+        let qemu = "QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7)";
+        assert_eq!(version(qemu), "7.2.22");
+        assert_eq!(version("Netperf version 2.7.0"), "2.7.0");
+        let cpuinfo = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\n";
+        assert_eq!(cpu_model(cpuinfo), "Some CPU @ 2 GHz");
+        assert_eq!(cpu_model(""), "CPU");
+    }
+}

@@ -1,0 +1,348 @@
+//! A contestant that runs, and what is measured of it.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::case::{Case, Contestant};
+use super::ping::{self, PingResult, REFLECTOR_PORT};
+use crate::appliance::{Appliance, BOOT_TIMEOUT, Ready};
+use crate::machine::{Image, Machine};
+use crate::netperf::{Netperf, NetperfResult, Test};
+use crate::network::{CONTROL_PORT, Network};
+use crate::process::Running;
+
+/// QEMU's e1000 is deaf for a second after its driver has enabled it; what comes
+/// in that time would be answered late.
+const SETTLE: Duration = Duration::from_millis(1300);
+/// What a piece of work may take under `--icount`, whose length is not in seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
+const CONSOLE_TIMEOUT: Duration = Duration::from_secs(20);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
+const KIB: f64 = 1024.0;
+
+/// How long a measurement takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// By the clock.
+    Time(Duration),
+    /// By the work done, for so many times [`Case::amount`]; pings take so many
+    /// seconds. Instructions are counted.
+    Work(u64),
+}
+
+/// What one measurement found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// Transactions or 10^6 bits a second, by this machine's clock. Not under
+    /// `--icount`, where the guest's clock is another.
+    pub rate: Option<f64>,
+    /// Percent of the remote CPU, as netperf says.
+    pub remote_cpu: Option<f64>,
+    /// µs of the remote CPU a transaction or a KB, as netperf says.
+    pub service_demand: Option<f64>,
+    /// Guest instructions a transaction or a KB.
+    pub instructions: Option<f64>,
+    /// What a ping found.
+    pub ping: Option<PingResult>,
+}
+
+/// How long it took to boot.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Boot {
+    /// Seconds from the start of QEMU's process to the ready line.
+    pub power_on_to_ready: f64,
+    /// Milliseconds that the guest says it took, from its first instruction.
+    pub guest_milliseconds: u64,
+}
+
+/// A contestant that runs; ended when it is dropped.
+pub struct Target {
+    contestant: Contestant,
+    subject: Subject,
+}
+
+enum Subject {
+    Guest(Box<Appliance>, Ready),
+    Host(Network, Running),
+}
+
+impl Target {
+    /// Boots `image` in `machine`, in a namespace and on a tap of its own.
+    pub fn boot(contestant: Contestant, image: &Image, machine: &Machine) -> Result<(Self, Boot)> {
+        let mut network = Network::tap()?;
+        // Made before the clock runs, as it is none of the guest's work.
+        network.as_tap_mut()?.tap(0)?;
+        let begin = Instant::now();
+        let mut appliance = Appliance::start(image, machine, network)?;
+        let ready = match appliance.ready(BOOT_TIMEOUT) {
+            Ok(ready) => ready,
+            Err(error) => bail!("{error:#}\n{}", appliance.logs()),
+        };
+        let boot = Boot {
+            power_on_to_ready: begin.elapsed().as_secs_f64(),
+            guest_milliseconds: ready.milliseconds,
+        };
+        std::thread::sleep(SETTLE);
+        let subject = Subject::Guest(Box::new(appliance), ready);
+        Ok((
+            Self {
+                contestant,
+                subject,
+            },
+            boot,
+        ))
+    }
+
+    /// Starts netserver in a namespace whose loopback it is reached by.
+    pub fn host() -> Result<Self> {
+        let mut network = Network::tap()?;
+        // netperf believes in no address where the loopback is all there is.
+        network.as_tap_mut()?.tap(0)?;
+        let mut command = network.command("netserver");
+        command
+            .args(["-D", "-N", "-4", "-p", &CONTROL_PORT.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let running = Running::start(&mut command)
+            .context("netserver is needed: it is in Debian's package netperf")?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, CONTROL_PORT));
+        let deadline = Instant::now() + SERVER_TIMEOUT;
+        while network.enter(|| TcpStream::connect(address))?.is_err() {
+            ensure!(Instant::now() < deadline, "netserver does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(Self {
+            contestant: Contestant::Host,
+            subject: Subject::Host(network, running),
+        })
+    }
+
+    /// The line of the console that begins with `prefix`, without it.
+    pub fn console_line(&self, prefix: &str) -> Option<String> {
+        let Subject::Guest(guest, _) = &self.subject else {
+            return None;
+        };
+        let lines = guest.console().since(0);
+        lines
+            .iter()
+            .find_map(|line| Some(line.strip_prefix(prefix)?.to_owned()))
+    }
+
+    fn network(&self) -> &Network {
+        match &self.subject {
+            Subject::Guest(guest, _) => guest.network(),
+            Subject::Host(network, _) => network,
+        }
+    }
+
+    fn endpoint(&self) -> (IpAddr, u16) {
+        match &self.subject {
+            Subject::Guest(guest, ready) => guest.endpoint(*ready),
+            Subject::Host(..) => (Ipv4Addr::LOCALHOST.into(), CONTROL_PORT),
+        }
+    }
+
+    /// Runs `case` once.
+    pub fn measure(&mut self, case: Case, extent: Extent) -> Result<Sample> {
+        let measured = match extent {
+            Extent::Time(length) => self.measure_rate(case, length),
+            Extent::Work(times) => self.measure_instructions(case, times),
+        };
+        let contestant = self.contestant;
+        measured.with_context(|| format!("{case} with {contestant}"))
+    }
+
+    fn measure_rate(&self, case: Case, length: Duration) -> Result<Sample> {
+        let Case::Netperf(test) = case else {
+            let ping = self.ping(case, length)?;
+            return Ok(Sample {
+                rate: Some(ping.rate()),
+                ping: Some(ping),
+                ..Sample::default()
+            });
+        };
+        let result = self.netperf(case).length(length).run(test)?;
+        result.check()?;
+        let rate = match test {
+            // What was received counts, and not what was sent into the void.
+            Test::UdpStream => result.received_throughput.context("no received rate")?,
+            _ => result.throughput,
+        };
+        Ok(Sample {
+            rate: Some(rate),
+            remote_cpu: Some(result.remote_cpu),
+            service_demand: Some(result.remote_service_demand),
+            ..Sample::default()
+        })
+    }
+
+    /// The guest's busy time over the whole of a netperf run, its control
+    /// connection included, by the work that the run did.
+    fn measure_instructions(&mut self, case: Case, times: u64) -> Result<Sample> {
+        let before = self.busy_instructions()?;
+        let (work, ping) = match case {
+            Case::Netperf(test) => {
+                let amount = case.amount() * times;
+                let netperf = match test {
+                    // The datagram that tells its end may be lost, so it has to end
+                    // by the clock.
+                    Test::UdpStream => self.netperf(case).length(Duration::from_secs(times)),
+                    _ => self.netperf(case).length(PATIENCE).amount(amount),
+                };
+                (work_done(&netperf.run(test)?, amount)?, None)
+            }
+            _ => {
+                let ping = self.ping(case, Duration::from_secs(times))?;
+                (ping.transactions as f64, Some(ping))
+            }
+        };
+        let busy = self.busy_instructions()?.saturating_sub(before);
+        ensure!(work > 0.0, "no work was done");
+        Ok(Sample {
+            instructions: Some(busy as f64 / work),
+            ping,
+            ..Sample::default()
+        })
+    }
+
+    fn netperf(&self, case: Case) -> Netperf<'_> {
+        let (host, port) = self.endpoint();
+        let arguments = case.arguments();
+        Netperf::at(self.network(), host, port).test_arguments(arguments.iter().map(String::as_str))
+    }
+
+    fn ping(&self, case: Case, length: Duration) -> Result<PingResult> {
+        let (host, control) = self.endpoint();
+        let reflects = self.contestant == Contestant::Reflect;
+        self.network().enter(|| match case {
+            Case::PingUdp(bytes) if reflects => {
+                ping::udp((host, REFLECTOR_PORT).into(), bytes, length)
+            }
+            Case::PingUdp(bytes) => ping::netperf_udp((host, control).into(), bytes, length),
+            Case::PingEthernet(bytes) => ping::ethernet(bytes, length),
+            Case::Netperf(test) => bail!("{test} is netperf's"),
+        })?
+    }
+
+    /// Nanoseconds, which are instructions under `-icount shift=0`, that the guest's
+    /// CPU has been busy since it started: all time that it did not wait for an
+    /// interrupt.
+    fn busy_instructions(&mut self) -> Result<u64> {
+        match (&mut self.subject, self.contestant) {
+            (Subject::Guest(guest, _), Contestant::Linux) => linux_busy(guest),
+            (Subject::Guest(guest, _), _) => appliance_busy(guest),
+            (Subject::Host(..), _) => bail!("this machine's instructions cannot be counted"),
+        }
+    }
+
+    /// Switches it off.
+    pub fn end(self) -> Result<()> {
+        match self.subject {
+            Subject::Guest(mut guest, _) => {
+                let status = guest.power_off()?;
+                ensure!(
+                    status.success(),
+                    "QEMU has ended with {status}\n{}",
+                    guest.logs()
+                );
+            }
+            Subject::Host(_, mut netserver) => {
+                netserver.terminate(SERVER_TIMEOUT)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Its console, for a failure.
+    pub fn logs(&self) -> String {
+        match &self.subject {
+            Subject::Guest(guest, _) => guest.logs(),
+            Subject::Host(..) => String::new(),
+        }
+    }
+}
+
+/// Transactions or KB that a run of `amount` transactions or bytes has done.
+fn work_done(result: &NetperfResult, amount: u64) -> Result<f64> {
+    let bytes = match result.test {
+        Test::TcpStream | Test::UdpStream => result.remote_bytes_received,
+        Test::TcpMaerts => result.local_bytes_received,
+        // Its table does not say; it ends when all has been sent and taken.
+        Test::TcpSendfile => Some(amount),
+        Test::TcpRr | Test::TcpCrr | Test::UdpRr => return Ok(amount as f64),
+    };
+    Ok(bytes.context("netperf does not say how many bytes")? as f64 / KIB)
+}
+
+/// From the appliance's counters. Its clock is the time-stamp counter, one tick of
+/// which is one instruction.
+fn appliance_busy(guest: &mut Appliance) -> Result<u64> {
+    let counters = guest.counters()?;
+    let counter = |name: &str| {
+        let value = counters.get(name);
+        value.with_context(|| format!("there is no counter {name}"))
+    };
+    let frequency = counter("cpu.cycles_per_second")?;
+    ensure!(
+        (990_000_000..=1_010_000_000).contains(&frequency),
+        "the guest's CPU runs at {frequency} Hz: instructions are not counted"
+    );
+    Ok(counter("cpu.cycles")? - counter("cpu.idle_cycles")?)
+}
+
+/// From the Linux guest's own books: its clock, less the time that its CPU was in
+/// the idle loop, exact to the nanosecond as its tick stops there.
+fn linux_busy(guest: &mut Appliance) -> Result<u64> {
+    let from = guest.console().len();
+    // The sum is not in the command, which the console repeats.
+    guest.type_line("grep -E 'now at|idle_sleep' /proc/timer_list; echo end $((40+2))")?;
+    let (end, _) = guest.console().wait_for(
+        from,
+        CONSOLE_TIMEOUT,
+        "answer of the guest's shell",
+        |line| line.trim() == "end 42",
+    )?;
+    let lines = guest.console().since(from);
+    let text = lines[..end - from].join("\n");
+    busy_by_timer_list(&text).with_context(|| format!("/proc/timer_list has no such lines: {text}"))
+}
+
+fn busy_by_timer_list(text: &str) -> Option<u64> {
+    let value = |word: &str| -> Option<u64> {
+        let line = text
+            .lines()
+            .rfind(|line| line.contains("nsecs") && line.contains(word))?;
+        line.split_whitespace().find_map(|word| word.parse().ok())
+    };
+    value("now at")?.checked_sub(value("idle_sleeptime")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linux_was_busy_when_it_was_not_idle() {
+        let text = "/ # grep -E 'now at|idle_sleep' /proc/timer_list; echo end $((40+2))\n\
+            now at 5601645044 nsecs\n  .idle_sleeptime : 1748276298 nsecs";
+        assert_eq!(busy_by_timer_list(text), Some(3_853_368_746));
+        assert_eq!(busy_by_timer_list("now at 5 nsecs"), None);
+        assert_eq!(busy_by_timer_list(""), None);
+    }
+
+    #[test]
+    fn work_is_what_arrived() {
+        let output = "ELAPSED_TIME=1.00\nTHROUGHPUT=2.0\nREMOTE_RECV_THROUGHPUT=1.0\n\
+            LOCAL_CPU_UTIL=1.0\nREMOTE_CPU_UTIL=1.0\nLOCAL_SD=1.0\nREMOTE_SD=1.0\n\
+            LOCAL_BYTES_SENT=4096\nLOCAL_BYTES_RECVD=0\nREMOTE_BYTES_SENT=0\n\
+            REMOTE_BYTES_RECVD=2048\n";
+        let result = NetperfResult::from_selectors(Test::UdpStream, output).unwrap();
+        assert_eq!(work_done(&result, 4096).unwrap(), 2.0);
+        let result = NetperfResult::from_selectors(Test::TcpRr, output).unwrap();
+        assert_eq!(work_done(&result, 700).unwrap(), 700.0);
+    }
+}
