@@ -264,6 +264,7 @@ impl<N: Nic, M: Machine> Appliance<N, M> {
             Some(Command::Sockets) => console::sockets(&mut self.machine, &self.stack),
             Some(Command::PowerOff) => return Some(self.end(Exit::PowerOff)),
             Some(Command::Reboot) => return Some(self.end(Exit::Reboot)),
+            Some(Command::Panic) => panic!("asked for on the console"),
             None => {
                 let mut known = false;
                 self.with_services(|service, cx| known |= service.command(cx, line));

@@ -20,6 +20,8 @@ pub enum Command {
     PowerOff,
     /// Ends the appliance and starts the machine again.
     Reboot,
+    /// Fails, to show how a failure is reported.
+    Panic,
 }
 
 impl Command {
@@ -31,6 +33,7 @@ impl Command {
             "sockets" => Self::Sockets,
             "poweroff" => Self::PowerOff,
             "reboot" => Self::Reboot,
+            "panic" => Self::Panic,
             _ => return None,
         })
     }
@@ -45,6 +48,7 @@ pub fn help<M: Machine>(machine: &mut M) {
          sockets   listeners, connections and UDP sockets\n\
          poweroff  switch the machine off\n\
          reboot    start the machine again\n\
+         panic     fail on purpose, to see how that is reported\n\
          end of commands\n"
     ));
 }

@@ -192,6 +192,7 @@ impl<N: Nic, M: Machine> Reflector<N, M> {
                     Some(Command::Sockets) => self
                         .machine
                         .print(format_args!("sockets:\nend of sockets\n")),
+                    Some(Command::Panic) => panic!("asked for on the console"),
                     _ if line.trim().is_empty() => {}
                     _ => console::unknown(&mut self.machine, line.trim()),
                 }

@@ -49,6 +49,25 @@ fn reboot_starts_the_machine_again() {
     assert!(status.success(), "{status}");
 }
 
+/// A failure names its place and the way to it, and ends QEMU with a code that is
+/// neither a power-off's nor QEMU's own.
+#[test]
+fn a_panic_is_reported_and_stops_the_machine() {
+    let mut rig = Rig::new();
+    rig.appliance.type_line("panic").unwrap();
+    let status = rig.appliance.wait(SECONDS(10)).unwrap();
+    assert_eq!(status.code(), Some(67), "{status}");
+    let text = rig.appliance.console().text();
+    let report = &text[text.find("panicked at").expect("no message")..];
+    assert!(report.contains("asked for on the console"), "{report}");
+    let addresses = report
+        .lines()
+        .skip_while(|line| !line.contains("backtrace:"))
+        .filter(|line| line.trim_start().starts_with("0x2"))
+        .count();
+    assert!(addresses >= 3, "{report}");
+}
+
 #[test]
 fn the_console_answers_help_and_says_what_it_does_not_know() {
     let mut rig = Rig::new();

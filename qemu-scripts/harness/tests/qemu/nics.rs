@@ -34,6 +34,21 @@ fn it_works_on_the_82545em() {
     works_on(NicModel::E1000_82545em, "8086:100f");
 }
 
+/// This one interrupts by messages.
+#[test]
+fn it_works_on_the_82574l() {
+    works_on(NicModel::E1000e, "8086:10d3");
+}
+
+#[test]
+fn message_signalled_interrupts_are_used_where_the_nic_has_them() {
+    let mut rig = Rig::with(nics(&[NicModel::E1000e], ""));
+    assert!(rig.appliance.console().text().contains("interrupts by MSI"));
+    rig.run(Test::TcpRr);
+    assert!(rig.appliance.counters().unwrap().get("interrupts") > Some(1000));
+    rig.end();
+}
+
 #[test]
 fn user_networking_needs_no_tap() {
     for model in NicModel::E1000_FAMILY {
