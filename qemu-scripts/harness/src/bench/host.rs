@@ -9,6 +9,8 @@ use super::report::About;
 use crate::process;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long to look at how busy this machine is.
+const LOOK: Duration = Duration::from_millis(500);
 const DAY: u64 = 86_400;
 
 /// Looks around.
@@ -16,16 +18,38 @@ pub fn about() -> Result<About> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
     let qemu = said("qemu-system-x86_64", "--version")?;
     let netperf = said("netperf", "-V")?;
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     Ok(About {
         date: date(now.as_secs()),
         qemu: version(&qemu),
         netperf: version(&netperf),
         cpu: cpu_model(&std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
         cpus: std::thread::available_parallelism()?.get(),
-        load: first_word(&load).parse().unwrap_or_default(),
+        busy: busy(),
         ..About::default()
     })
+}
+
+/// Percent of all CPUs that is at work while this process only waits.
+fn busy() -> f64 {
+    let times = || cpu_times(&std::fs::read_to_string("/proc/stat").unwrap_or_default());
+    let before = times();
+    std::thread::sleep(LOOK);
+    let (before, after) = match (before, times()) {
+        (Some(before), Some(after)) if after.1 > before.1 => (before, after),
+        _ => return 0.0,
+    };
+    100.0 * (after.0 - before.0) as f64 / (after.1 - before.1) as f64
+}
+
+/// Ticks at work, and all ticks, of /proc/stat.
+fn cpu_times(stat: &str) -> Option<(u64, u64)> {
+    let line = stat.lines().find(|line| line.starts_with("cpu "))?;
+    // user nice system idle iowait irq softirq steal; guests are in user already.
+    let times = line.split_whitespace().skip(1).take(8);
+    let times: Vec<u64> = times.map_while(|word| word.parse().ok()).collect();
+    let total = times.iter().sum();
+    let idle: u64 = times.get(3..5)?.iter().sum();
+    Some((total - idle, total))
 }
 
 fn said(program: &str, argument: &str) -> Result<String> {
@@ -86,6 +110,14 @@ mod tests {
         assert_eq!(date(951_782_400), "2000-02-29T00:00:00Z");
         assert_eq!(date(1_704_067_199), "2023-12-31T23:59:59Z");
         assert_eq!(date(1_735_603_200), "2024-12-31T00:00:00Z");
+    }
+
+    #[test]
+    fn work_is_what_is_neither_idle_nor_waiting_for_disks() {
+        let stat = "cpu  10 1 20 60 5 2 1 1 9 9\ncpu0 1 1 1 1\n";
+        assert_eq!(cpu_times(stat), Some((35, 100)));
+        assert_eq!(cpu_times("cpu  1 2"), None);
+        assert!((0.0..=100.0).contains(&busy()));
     }
 
     #[test]

@@ -30,9 +30,8 @@ pub struct About {
     pub cpu: String,
     /// How many of them.
     pub cpus: usize,
-    /// This machine's load at the beginning, over a minute: other work that was
-    /// under way.
-    pub load: f64,
+    /// Percent of this machine that was at other work when it began.
+    pub busy: f64,
     /// Seconds that all of it took.
     pub took: f64,
 }
@@ -168,7 +167,7 @@ impl Report {
             "host": {
                 "cpu": self.about.cpu,
                 "cpus": self.about.cpus,
-                "load_at_start": self.about.load,
+                "busy_percent_at_start": self.about.busy,
             },
             "took_seconds": self.about.took,
             "settings": {

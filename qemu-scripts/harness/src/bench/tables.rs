@@ -11,6 +11,8 @@ use crate::netperf::Test;
 const UNIPERF: Contestant = Contestant::Uniperf;
 const LINUX: Contestant = Contestant::Linux;
 const REFLECT: Contestant = Contestant::Reflect;
+/// Percent of this machine that may be at other work unmentioned.
+const QUIET: f64 = 5.0;
 const HOST: Contestant = Contestant::Host;
 
 /// All tables of `report`.
@@ -23,9 +25,10 @@ pub fn render(report: &Report) -> String {
             ("Throughput and rate", rates(report)),
             ("Remote CPU and service demand", demand(report)),
             (
-                "The ceiling: rx=reflect, the same image without its stack",
+                "The ceiling, rx=reflect: the same image without its stack, trans/s",
                 ceiling(report),
             ),
+            ("Latency of the pings, us", latencies(report)),
             (
                 "The clients alone, with this machine's netserver",
                 clients(report),
@@ -56,9 +59,15 @@ fn heading(report: &Report) -> String {
         1 => "1 round".to_owned(),
         rounds => format!("medians of {rounds} rounds, ± half of the range"),
     };
+    let noise = match about.busy {
+        busy if busy > QUIET => {
+            format!("this machine was {busy:.0} % busy with other work: these figures are noisy\n")
+        }
+        _ => String::new(),
+    };
     format!(
-        "uniperf {}{append} and {linux}\nQEMU {}, {}, {}; netperf {}; {} x {}, load {:.1}\n\
-         {}{way}; {spread}\n",
+        "uniperf {}{append} and {linux}\nQEMU {}, {}, {}; netperf {}; {} x {}\n\
+         {}{way}; {spread}\n{noise}",
         about.uniperf,
         about.qemu,
         settings.nic,
@@ -66,7 +75,6 @@ fn heading(report: &Report) -> String {
         about.netperf,
         about.cpus,
         about.cpu,
-        about.load,
         about.date,
     )
 }
@@ -85,7 +93,7 @@ fn compare(report: &Report, metric: Metric) -> Table {
             metric.unit(case.work()).into(),
             with_spread(own.as_ref()),
             with_spread(other.as_ref()),
-            ratio(report, case, (LINUX, case), metric),
+            ratio(report, (UNIPERF, case), (LINUX, case), metric),
             verdicts(report, case, metric, |against| against != Some(REFLECT)),
         ]);
     }
@@ -123,7 +131,12 @@ fn demand(report: &Report) -> Table {
             Metric::ServiceDemand.unit(case.work()).into(),
             demand(UNIPERF),
             demand(LINUX),
-            ratio(report, case, (LINUX, case), Metric::ServiceDemand),
+            ratio(
+                report,
+                (UNIPERF, case),
+                (LINUX, case),
+                Metric::ServiceDemand,
+            ),
         ]);
     }
     table
@@ -132,7 +145,7 @@ fn demand(report: &Report) -> Table {
 /// Each test beside the ping at the reflector that it is held against.
 fn ceiling(report: &Report) -> Table {
     let mut table = Table::new([
-        "client", "<", "reflect", "p50", "p99", "uniperf", "ratio", "linux", "ratio", "<goal",
+        "test", "<against", "reflect", "uniperf", "ratio", "linux", "ratio", "<goal",
     ]);
     let pairs = [
         (Case::PING, Case::PING),
@@ -141,40 +154,44 @@ fn ceiling(report: &Report) -> Table {
         (Case::PING_FRAME, Case::PING_FRAME),
     ];
     for (case, of) in pairs {
+        let rate = |contestant| report.summary(contestant, case, Metric::Rate);
+        let (own, other) = (rate(UNIPERF), rate(LINUX));
         let Some(top) = report.summary(REFLECT, of, Metric::Rate) else {
             continue;
         };
-        let rate = |contestant| report.summary(contestant, case, Metric::Rate);
-        let (own, other) = (rate(UNIPERF), rate(LINUX));
-        if own.is_none() && of != case {
+        if own.is_none() && case != of {
             continue;
         }
-        let against = |of: &str| format!("{case} : {of}");
-        let latency = |metric| match report.summary(REFLECT, of, metric) {
-            Some(time) => format!("{} us", number(time.median)),
-            None => "-".into(),
-        };
-        let share = |contestant| match report.summary(contestant, case, Metric::Rate) {
-            Some(rate) => number(rate.median / top.median),
-            None => "-".into(),
-        };
         table.push(vec![
-            if of == case {
-                case.to_string()
-            } else {
-                against(&of.to_string())
-            },
-            Metric::Rate.unit(case.work()).into(),
+            case.to_string(),
+            of.to_string(),
             with_spread(Some(&top)),
-            latency(Metric::LatencyMedian),
-            latency(Metric::LatencyP99),
             with_spread(own.as_ref()),
-            share(UNIPERF),
+            ratio(report, (UNIPERF, case), (REFLECT, of), Metric::Rate),
             with_spread(other.as_ref()),
-            share(LINUX),
+            ratio(report, (LINUX, case), (REFLECT, of), Metric::Rate),
             verdicts(report, case, Metric::Rate, |against| {
                 against == Some(REFLECT)
             }),
+        ]);
+    }
+    table
+}
+
+/// How long each answer to a ping took.
+fn latencies(report: &Report) -> Table {
+    let mut table = Table::new(["contestant", "<client", "min", "median", "p99"]);
+    for (contestant, case) in report.samples.keys() {
+        let time = |metric| report.summary(*contestant, *case, metric);
+        let Some(median) = time(Metric::LatencyMedian) else {
+            continue;
+        };
+        table.push(vec![
+            contestant.to_string(),
+            case.to_string(),
+            alone(time(Metric::LatencyMin).as_ref()),
+            with_spread(Some(&median)),
+            with_spread(time(Metric::LatencyP99).as_ref()),
         ]);
     }
     table
@@ -238,10 +255,15 @@ fn instructions(report: &Report) -> Table {
     table
 }
 
-fn ratio(report: &Report, case: Case, other: (Contestant, Case), metric: Metric) -> String {
-    let own = report.summary(UNIPERF, case, metric);
-    let other = report.summary(other.0, other.1, metric);
-    match (own, other) {
+/// How many times the figure of `other` that of `own` is.
+fn ratio(
+    report: &Report,
+    own: (Contestant, Case),
+    other: (Contestant, Case),
+    metric: Metric,
+) -> String {
+    let summary = |(contestant, case)| report.summary(contestant, case, metric);
+    match (summary(own), summary(other)) {
         (Some(own), Some(other)) if other.median > 0.0 => number(own.median / other.median),
         _ => "-".into(),
     }
@@ -286,7 +308,7 @@ mod tests {
                 "TCP_RR", "1,1", "trans/s", "6,000", "±2%", "4,000", "±2%", "1.50"
             ]
         );
-        let share = line("TCP_RR 1,1 : ping UDP 1");
+        let share = line("TCP_RR 1,1  ping UDP 1");
         assert!(share.ends_with("≥ 0.95: missed"), "{text}");
         assert!(share.contains(" 0.75 "), "{text}");
         assert!(line("uniperf  ").ends_with("≤ 0.30: met"), "{text}");

@@ -66,7 +66,7 @@ pub struct Target {
 
 enum Subject {
     Guest(Box<Appliance>, Ready),
-    Host(Network, Running),
+    Host(Box<Network>, Running),
 }
 
 impl Target {
@@ -117,7 +117,7 @@ impl Target {
         }
         Ok(Self {
             contestant: Contestant::Host,
-            subject: Subject::Host(network, running),
+            subject: Subject::Host(Box::new(network), running),
         })
     }
 
