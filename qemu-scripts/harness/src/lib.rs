@@ -24,6 +24,7 @@ mod cleanup;
 mod counters;
 mod folder;
 pub mod frames;
+mod impair;
 pub mod linux_guest;
 mod machine;
 mod namespace;
@@ -35,6 +36,7 @@ mod qmp;
 
 pub use appliance::{Appliance, BOOT_TIMEOUT, Echo, Ready};
 pub use counters::Counters;
+pub use impair::{ImpairCounts, ImpairedLink, Impairment};
 pub use machine::{Accelerator, Image, Machine, MachineType, NicModel, mac, mac_text, repository};
 pub use namespace::Namespace;
 pub use netperf::{Netperf, NetperfResult, Test};

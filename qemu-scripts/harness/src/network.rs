@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::folder::Folder;
+use crate::impair::ImpairedLink;
 use crate::namespace::Namespace;
 use crate::process::{Log, Running};
 
@@ -71,6 +72,7 @@ pub struct TapNetwork {
     dhcp: Option<DhcpServer>,
     without_dhcp: bool,
     taps: usize,
+    link: Option<Box<ImpairedLink>>,
     namespace: Namespace,
 }
 
@@ -205,6 +207,9 @@ impl Network {
         match self {
             Self::Tap(tap) => {
                 let name = tap.tap(index)?;
+                if let (0, Some(link)) = (index, &tap.link) {
+                    return Ok(format!("{},id=net0", link.netdev()));
+                }
                 Ok(format!(
                     "tap,id=net{index},ifname={name},script=no,downscript=no"
                 ))
@@ -232,6 +237,7 @@ impl TapNetwork {
             dhcp: None,
             without_dhcp: false,
             taps: 0,
+            link: None,
             namespace,
         }
     }
@@ -258,6 +264,22 @@ impl TapNetwork {
             self.taps += 1;
         }
         Ok(format!("tap{index}"))
+    }
+
+    /// Puts a link between `tap0` and the guest that is going to start; it can be
+    /// told to lose frames and worse.
+    pub fn impair(&mut self) -> Result<&ImpairedLink> {
+        let name = self.tap(0)?;
+        let link = match self.link.take() {
+            Some(link) => link,
+            None => Box::new(ImpairedLink::start(&self.namespace, &name)?),
+        };
+        Ok(self.link.insert(link))
+    }
+
+    /// The link that [`impair`](Self::impair) has made, if it has.
+    pub fn link(&self) -> Option<&ImpairedLink> {
+        self.link.as_deref()
     }
 
     /// Takes `tap0` down or up.

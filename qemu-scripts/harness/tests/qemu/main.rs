@@ -7,6 +7,7 @@ mod commands;
 mod dhcp;
 mod hostile;
 mod linux;
+mod loss;
 mod netperf;
 mod nics;
 mod rig;
