@@ -81,6 +81,9 @@ pub fn run(options: &Options) -> Result<Report> {
     let mut progress = Progress::new(steps(options, &contestants), |step| guess(options, step));
     for round in 1..=options.rounds {
         for (contestant, guest) in &machines {
+            if !takes_turn(*contestant, round) {
+                continue;
+            }
             let mut turn = Turn {
                 options,
                 round,
@@ -159,14 +162,22 @@ fn cases(options: &Options, contestant: Contestant) -> Vec<Case> {
     cases
 }
 
+/// This machine's own netserver is no contestant: it is looked at once.
+fn takes_turn(contestant: Contestant, round: u32) -> bool {
+    contestant != Contestant::Host || round == 1
+}
+
 fn steps(options: &Options, contestants: &[Contestant]) -> Vec<Step> {
-    let mut round = Vec::new();
-    for &contestant in contestants {
-        let cases = cases(options, contestant).into_iter().map(Some);
-        let step = |case| Step { contestant, case };
-        round.extend(std::iter::once(None).chain(cases).map(step));
+    let mut steps = Vec::new();
+    for round in 1..=options.rounds {
+        let turns = contestants.iter().filter(|who| takes_turn(**who, round));
+        for &contestant in turns {
+            let cases = cases(options, contestant).into_iter().map(Some);
+            let step = |case| Step { contestant, case };
+            steps.extend(std::iter::once(None).chain(cases).map(step));
+        }
     }
-    (0..options.rounds).flat_map(|_| round.clone()).collect()
+    steps
 }
 
 /// What a step takes, before it was done once.

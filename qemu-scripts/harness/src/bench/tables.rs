@@ -60,7 +60,7 @@ fn heading(report: &Report) -> String {
         rounds => format!("medians of {rounds} rounds, ± half of the range"),
     };
     let noise = match about.busy {
-        busy if busy > QUIET => {
+        busy if busy > QUIET && !settings.icount => {
             format!("this machine was {busy:.0} % busy with other work: these figures are noisy\n")
         }
         _ => String::new(),
