@@ -28,7 +28,7 @@ pub fn run(boot: &Machine) -> ! {
         ));
     };
     introduce(&started);
-    let config = settings::config(&boot.args, started.delivery.is_some());
+    let config = settings::config(&boot.args, boot.memory, started.delivery.is_some());
     if boot.args.rx == Some(RxMode::Reflect) {
         match boot.args.ip {
             Ip::Static { address, .. } => {
@@ -58,6 +58,12 @@ fn banner(boot: &Machine) {
         boot.memory.div_ceil(1 << 20),
         boot.tsc_hz / 1_000_000
     );
+    if boot.command_line_cut > 0 {
+        say!(
+            "the command line is too long: its last {} bytes are ignored",
+            boot.command_line_cut
+        );
+    }
     for rejected in &boot.rejected {
         say!("{rejected}");
     }

@@ -126,10 +126,15 @@ fn start_one(
     let registers = Mmio::map(bar).map_err(Failure::Map)?;
     function.enable(ConfigPorts);
     let default = e1000::Config::default();
+    let asked = args.mtu.map_or(default.mtu, usize::from);
+    let most = e1000::ids::find(function.vendor, function.device).map_or(asked, |m| m.max_mtu());
+    if asked > most {
+        say!("mtu={asked} is more than this NIC can take; using {most}");
+    }
     let config = e1000::Config {
         rx_ring: args.rx_ring.map_or(default.rx_ring, usize::from),
         tx_ring: args.tx_ring.map_or(default.tx_ring, usize::from),
-        mtu: args.mtu.map_or(default.mtu, usize::from),
+        mtu: asked.min(most),
     };
     E1000::start(registers, machine, function.device, config).map_err(Failure::Driver)
 }

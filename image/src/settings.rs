@@ -7,10 +7,12 @@ use uniperf_kernel::args::{self, Args, Ip};
 use uniperf_kernel::clock;
 use uniperf_net::config::{AddressConfig, Config, RxMode};
 
-/// The configuration that the boot arguments ask for. `can_interrupt` is false
-/// for a NIC that has to be polled.
-pub fn config(args: &Args, can_interrupt: bool) -> Config {
-    let default = Config::default();
+/// The configuration that the boot arguments ask for, on a machine with `memory`
+/// bytes. `can_interrupt` is false for a NIC that has to be polled.
+pub fn config(args: &Args, memory: u64, can_interrupt: bool) -> Config {
+    let mut default = Config::default();
+    default.tcp.data.count = data_sockets(memory);
+    default.udp.sockets.count = data_sockets(memory);
     let rx_mode = match args.rx {
         _ if !can_interrupt => RxMode::Poll,
         Some(args::RxMode::Napi) => RxMode::Napi,
@@ -33,6 +35,13 @@ pub fn config(args: &Args, can_interrupt: bool) -> Config {
         seed: seed(),
         ..default
     }
+}
+
+/// How many data sockets there may be of TCP and of UDP: their buffers are half
+/// a MiB each.
+fn data_sockets(memory: u64) -> usize {
+    const MIB_A_SOCKET: u64 = 2;
+    ((memory >> 20) / MIB_A_SOCKET).clamp(32, 64) as usize
 }
 
 fn address(args: &Args) -> AddressConfig {

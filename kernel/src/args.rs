@@ -151,10 +151,24 @@ pub fn parse(command_line: &[u8]) -> (Args, Vec<Rejected>) {
             });
         }
     }
-    if args.gateway.is_some() && args.ip == Ip::Dhcp {
+    let reason = match (args.gateway, args.ip) {
+        (Some(_), Ip::Dhcp) => Some("only used with a static ip=ADDRESS/PREFIX"),
+        (
+            Some(gateway),
+            Ip::Static {
+                address,
+                prefix_len,
+            },
+        ) if !is_neighbour(gateway, address, prefix_len) => {
+            Some("not another host of the network that ip= names")
+        }
+        _ => None,
+    };
+    if let (Some(gateway), Some(reason)) = (args.gateway, reason) {
+        args.gateway = None;
         rejected.push(Rejected {
-            word: "gw".to_string(),
-            reason: "only used with a static ip=ADDRESS/PREFIX",
+            word: alloc::format!("gw={gateway}"),
+            reason,
         });
     }
     (args, rejected)
@@ -188,6 +202,9 @@ fn apply(args: &mut Args, word: &str) -> Result<(), &'static str> {
 }
 
 fn number<T: TryFrom<u64>>(text: &str, least: u64, most: u64) -> Option<T> {
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
     let value: u64 = text.parse().ok()?;
     (least..=most)
         .contains(&value)
@@ -213,7 +230,10 @@ fn ring(text: &str) -> Result<u16, &'static str> {
 
 fn host(text: &str) -> Option<Ipv4Addr> {
     text.parse().ok().filter(|address: &Ipv4Addr| {
-        !address.is_unspecified() && !address.is_multicast() && !address.is_broadcast()
+        !(address.is_unspecified()
+            || address.is_multicast()
+            || address.is_broadcast()
+            || address.is_loopback())
     })
 }
 
@@ -223,10 +243,29 @@ fn ip(text: &str) -> Result<Ip, &'static str> {
         return Ok(Ip::Dhcp);
     }
     let (address, prefix_len) = text.split_once('/').unwrap_or((text, "24"));
+    let address = host(address).ok_or(WANT)?;
+    let prefix_len = number(prefix_len, 1, 31).ok_or(WANT)?;
+    if is_edge(address, prefix_len) {
+        return Err("that is the network's own or its broadcast address");
+    }
     Ok(Ip::Static {
-        address: host(address).ok_or(WANT)?,
-        prefix_len: number(prefix_len, 1, 31).ok_or(WANT)?,
+        address,
+        prefix_len,
     })
+}
+
+/// Whether an address is its network's first or last. A network of two has only
+/// hosts (RFC 3021).
+fn is_edge(address: Ipv4Addr, prefix_len: u8) -> bool {
+    let hosts = u32::MAX >> prefix_len;
+    let host = u32::from(address) & hosts;
+    prefix_len < 31 && (host == 0 || host == hosts)
+}
+
+/// Whether a gateway is another host of the network.
+fn is_neighbour(gateway: Ipv4Addr, address: Ipv4Addr, prefix_len: u8) -> bool {
+    let network = !(u32::MAX >> prefix_len);
+    gateway != address && (u32::from(gateway) ^ u32::from(address)) & network == 0
 }
 
 fn rx(text: &str) -> Result<RxMode, &'static str> {
@@ -409,6 +448,10 @@ mod tests {
             "ip=10.0.0.1/33",
             "ip=224.0.0.1/24",
             "ip=0.0.0.0",
+            "ip=127.0.0.1/8",
+            "ip=10.77.0.0/24",
+            "ip=10.77.0.255/24",
+            "ip=10.77.0.2/+24",
             "gw=x",
             "mtu=99999",
             "mtu=-1",
@@ -449,6 +492,20 @@ mod tests {
     #[test]
     fn the_later_of_two_words_counts() {
         assert_eq!(accepted("weight=1 weight=2").weight, Some(2));
+    }
+
+    #[test]
+    fn a_gateway_must_be_a_neighbour() {
+        for line in [
+            "ip=10.0.0.1/24 gw=10.0.1.1",
+            "ip=10.0.0.1/24 gw=10.0.0.1",
+            "gw=10.0.0.2",
+        ] {
+            let (args, rejected) = parse(line.as_bytes());
+            assert_eq!((args.gateway, rejected.len()), (None, 1), "{line}");
+        }
+        let args = accepted("gw=10.0.0.1 ip=10.0.0.0/31");
+        assert_eq!(args.gateway, Some(Ipv4Addr::new(10, 0, 0, 1)));
     }
 
     #[test]

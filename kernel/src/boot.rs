@@ -40,6 +40,7 @@ static KEPT: SingleCore<Kept> = SingleCore::new(Kept {
     protocol: "",
     command_line: [0; COMMAND_LINE_LEN],
     command_line_used: 0,
+    command_line_cut: 0,
     rsdp: None,
     memory: 0,
 });
@@ -50,6 +51,8 @@ struct Kept {
     protocol: &'static str,
     command_line: [u8; COMMAND_LINE_LEN],
     command_line_used: usize,
+    /// Bytes of the command line that there was no room for.
+    command_line_cut: usize,
     rsdp: Option<NonZeroU64>,
     /// Usable bytes.
     memory: u64,
@@ -132,6 +135,7 @@ impl Kept {
         let used = line.len().min(COMMAND_LINE_LEN);
         self.command_line[..used].copy_from_slice(&line[..used]);
         self.command_line_used = used;
+        self.command_line_cut = line.len() - used;
         self.protocol = info.protocol();
         self.rsdp = info.rsdp();
         self.memory = info.usable_memory().map(|r| r.end - r.start).sum();
@@ -147,6 +151,8 @@ pub struct Machine {
     pub memory: u64,
     /// The boot arguments.
     pub args: args::Args,
+    /// Bytes of the command line that were cut off its end.
+    pub command_line_cut: usize,
     /// Those that were skipped.
     pub rejected: alloc::vec::Vec<args::Rejected>,
     /// Time-stamp counter's frequency in Hz.
@@ -156,9 +162,16 @@ pub struct Machine {
 /// Takes over from Hermit: console, interrupt vectors, timer. To be called once,
 /// first thing in `main`.
 pub fn init() -> Machine {
-    let ((args, rejected), protocol, rsdp, memory) = KEPT.with(|kept| {
+    let ((args, rejected), cut, protocol, rsdp, memory) = KEPT.with(|kept| {
         let line = &kept.command_line[..kept.command_line_used];
-        (args::parse(line), kept.protocol, kept.rsdp, kept.memory)
+        let cut = kept.command_line_cut;
+        (
+            args::parse(line),
+            cut,
+            kept.protocol,
+            kept.rsdp,
+            kept.memory,
+        )
     });
     log::set_max_level(args.log);
     interrupts::init(rsdp);
@@ -168,6 +181,7 @@ pub fn init() -> Machine {
         protocol,
         memory,
         args,
+        command_line_cut: cut,
         rejected,
         tsc_hz: clock::frequency(),
     }

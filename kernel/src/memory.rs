@@ -14,6 +14,10 @@ const DMA_LIMIT: u64 = 4 << 30;
 
 const MOST_REGIONS: usize = 32;
 
+/// What Hermit needs for its page tables, stacks and a heap that the sockets fit
+/// in.
+const LEAST_FOR_HERMIT: u64 = 16 << 20;
+
 /// A part of physical memory that the firmware says is usable.
 pub type Region = Range<u64>;
 
@@ -43,7 +47,8 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`TooLittleMemory`] when no region has room for the DMA memory.
+    /// [`TooLittleMemory`] when no region has room for the DMA memory, or too little
+    /// is left for Hermit.
     pub fn new(
         usable: impl Iterator<Item = Region> + Clone,
         image: Region,
@@ -66,6 +71,7 @@ impl Plan {
         }
         let wanted = align_down((total / 4).clamp(8 << 20, 64 << 20));
         plan.carve_dma(wanted)
+            .filter(|()| plan.left() >= LEAST_FOR_HERMIT)
             .ok_or(TooLittleMemory { usable: total })?;
         Ok(plan)
     }
@@ -85,6 +91,14 @@ impl Plan {
         }
         self.regions[self.count] = region;
         self.count += 1;
+    }
+
+    /// Bytes that Hermit gets.
+    fn left(&self) -> u64 {
+        self.regions()
+            .iter()
+            .map(|region| region.end - region.start)
+            .sum()
     }
 
     fn carve_dma(&mut self, len: u64) -> Option<()> {
@@ -150,6 +164,9 @@ mod tests {
             Err(TooLittleMemory { usable: 8 * MIB })
         );
         assert_eq!(plan(&[]), Err(TooLittleMemory { usable: 0 }));
+        let left_for_hermit = |end| plan(&[MIB..end]).map(|plan| plan.left());
+        assert_eq!(left_for_hermit(28 * MIB), Ok(16 * MIB));
+        assert!(left_for_hermit(26 * MIB).is_err());
     }
 
     proptest! {

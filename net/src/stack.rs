@@ -502,12 +502,32 @@ impl Stack {
 
     /// The next thing that happened to a service's socket, and the service.
     pub(crate) fn next_event(&mut self) -> Option<(u8, Event)> {
-        while let Some((service, event)) = self.events.pop_front() {
-            if self.still_holds(&event) {
+        while let Some((_, mut event)) = self.events.pop_front() {
+            if self.still_holds(&event)
+                && let Some(service) = self.address_to_owner(&mut event)
+            {
                 return Some((service, event));
             }
         }
         None
+    }
+
+    /// Puts the token in an event that its socket's owner has now: the socket may
+    /// have changed hands since the event was queued, as a connection does that is
+    /// made and closed in one batch of frames. Returns the owner's service.
+    fn address_to_owner(&mut self, event: &mut Event) -> Option<u8> {
+        let (owner, token) = match event {
+            Event::Accepted { flow, token, .. }
+            | Event::Touched { flow, token }
+            | Event::PeerClosed { flow, token }
+            | Event::Closed { flow, token, .. } => (self.flows.owned(*flow)?.owner, token),
+            Event::Datagrams { socket, token } => {
+                let slot = self.udp.owned(*socket)?;
+                (self.udp.at(slot).owner, token)
+            }
+        };
+        *token = owner.token;
+        Some(owner.service)
     }
 
     /// Whether a service is to be told something.

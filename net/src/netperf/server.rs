@@ -75,6 +75,8 @@ pub struct Server {
     host: Host,
     data_buffers: Buffers,
     datagram_buffers: Buffers,
+    /// Tests over TCP at a time: each needs a data socket.
+    most_tcp_tests: usize,
     clients: Vec<Option<Client>>,
     listener: Option<ListenerId>,
     counters: Counters,
@@ -98,6 +100,7 @@ impl Server {
             host,
             data_buffers: buffers(&config.tcp.data),
             datagram_buffers: buffers(&config.udp.sockets),
+            most_tcp_tests: config.tcp.data.count,
             clients: Vec::new(),
             listener: None,
             counters: Counters::default(),
@@ -106,6 +109,12 @@ impl Server {
 
     fn client(&mut self, index: usize) -> Option<&mut Client> {
         self.clients.get_mut(index)?.as_mut()
+    }
+
+    /// Tests over TCP that are set up or run.
+    fn tcp_tests(&self) -> usize {
+        let is_tcp = |client: &&Client| matches!(client.data, Some(DataSocket::Listener(_)));
+        self.clients.iter().flatten().filter(is_tcp).count()
     }
 
     fn greet(&mut self, cx: &mut Context<'_>, control: FlowId, peer: IpEndpoint) {
@@ -214,6 +223,7 @@ impl Server {
         let (socket, buffers) = match open.transport {
             Transport::Tcp => {
                 let listener = match open.port {
+                    _ if self.tcp_tests() >= self.most_tcp_tests => Err(OpenError::NoSocketFree),
                     Some(port) => cx.stack.listen_tcp(port, SocketClass::Data, owner),
                     None => cx.stack.listen_tcp_any(SocketClass::Data, owner),
                 };

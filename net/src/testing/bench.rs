@@ -15,6 +15,8 @@ use super::nic::{Hardware, MemoryNic};
 use super::{Echo, Log, OUR_IP, Peer};
 use crate::appliance::{Appliance, Exit};
 use crate::config::{AddressConfig, Config};
+use crate::netperf::{Host, Server};
+use crate::services::Service;
 
 pub const SECOND: u64 = 1_000_000_000;
 
@@ -72,7 +74,9 @@ impl Bench {
             line: String::new(),
         };
         let nic = MemoryNic::new(&hardware, 9000);
-        let appliance = Appliance::new(nic, machine, config, vec![Box::new(Echo::new(&log))]);
+        let netperf = Server::new(Host::default(), config);
+        let services: Vec<Box<dyn Service>> = vec![Box::new(Echo::new(&log)), Box::new(netperf)];
+        let appliance = Appliance::new(nic, machine, config, services);
         Self {
             appliance,
             hardware,

@@ -15,7 +15,9 @@ fn commands_answer() {
     }
     let printed = bench.printed();
     assert_eq!(printed.matches("end of commands\n").count(), 2);
-    assert!(printed.contains("sockets:\ntcp *:7 LISTEN\ntcp *:8 LISTEN\ntcp 10.0.0.2:7 10.0.0.1:"));
+    assert!(printed.contains(
+        "sockets:\ntcp *:7 LISTEN\ntcp *:8 LISTEN\ntcp *:12865 LISTEN\ntcp 10.0.0.2:7 10.0.0.1:"
+    ));
     assert!(printed.contains(
         " ESTABLISHED received 0 to send 0\nudp *:7 received 0 to send 0\nend of sockets\n"
     ));

@@ -21,6 +21,10 @@ pub const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long its console may take to answer.
 const CONSOLE_TIMEOUT: Duration = Duration::from_secs(10);
 const POWER_OFF_TIMEOUT: Duration = Duration::from_secs(10);
+const QEMU_END_TIMEOUT: Duration = Duration::from_secs(2);
+/// Bytes of boot arguments: what the image keeps, less what is added here. QEMU's
+/// PVH loader goes wrong over a few KiB.
+const LONGEST_APPEND: usize = 1900;
 
 /// Receives the console's bytes as they come.
 pub type Echo = Box<dyn FnMut(&[u8]) + Send>;
@@ -70,6 +74,12 @@ impl Appliance {
         mut network: Network,
         echo: Option<Echo>,
     ) -> Result<Self> {
+        if machine.append.len() > LONGEST_APPEND {
+            bail!(
+                "the boot arguments are {} bytes long; {LONGEST_APPEND} are the most",
+                machine.append.len()
+            );
+        }
         let folder = Folder::new()?;
         let serial = folder.path().join("serial");
         let monitor = folder.path().join("monitor");
@@ -95,9 +105,14 @@ impl Appliance {
         };
         let serial = accept(&listeners[0])?;
         let monitor = accept(&listeners[1])?;
+        let qmp = Qmp::new(monitor).with_context(|| {
+            // It says why it ends just before it does.
+            let _ = qemu.wait(QEMU_END_TIMEOUT);
+            format!("QEMU ended: {}", complaints.text().trim())
+        })?;
         Ok(Self {
             qemu,
-            qmp: Qmp::new(monitor)?,
+            qmp,
             console: read_console(serial.try_clone()?, echo),
             serial,
             complaints,

@@ -40,7 +40,9 @@ pub struct BootOptions {
     #[arg(long, value_name = "FILE", env = "UNIPERF_IMAGE")]
     image: Option<PathBuf>,
     /// A NIC: e1000, e1000-82544gc, e1000-82545em, e1000e, or another -device of
-    /// QEMU's. Again for a further NIC.
+    /// QEMU's. Again for a further NIC: number n, from 0, is on a network of its
+    /// own, 10.77.n.1/24 being the host's side, so --append 'nic=1
+    /// ip=10.77.1.2/24' uses the second.
     #[arg(long, value_name = "NAME")]
     nic: Vec<NicModel>,
     /// tap (needs root) or user; tap where it is possible.
@@ -49,7 +51,7 @@ pub struct BootOptions {
     /// The network namespace of a tap; another one for a second appliance.
     #[arg(long, value_name = "NAME", default_value = "uniperf")]
     namespace: String,
-    /// Boot arguments, such as 'ip=dhcp rx=poll'.
+    /// Boot arguments, such as 'ip=dhcp rx=poll'; up to 1900 bytes.
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     append: Vec<String>,
     /// CPUs.

@@ -38,6 +38,13 @@ impl Namespace {
     /// replaced; one whose owner lives is an error that says so.
     pub fn create(name: &str) -> Result<Self> {
         reap();
+        let exists = Path::new(NAMES).join(name).exists();
+        if exists && !lock_path(name).exists() {
+            bail!(
+                "there is a network namespace {name} already that was not made here: remove it \
+                 (ip netns del {name}), or give --namespace another name"
+            );
+        }
         let Some(lock) = take_lock(name)? else {
             bail!(
                 "the network namespace {name} is in use by process {}: end that one first \
@@ -45,7 +52,7 @@ impl Namespace {
                 owner(name)
             );
         };
-        if Path::new(NAMES).join(name).exists() {
+        if exists {
             delete_name(name);
         }
         let registration = register(Resource::Namespace(name.to_owned()));

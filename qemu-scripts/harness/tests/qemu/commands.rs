@@ -122,6 +122,44 @@ fn a_namespace_in_use_is_left_alone() {
     assert!(!exists("busy"));
 }
 
+/// One that somebody else made is not replaced.
+#[test]
+fn a_foreign_namespace_is_left_alone() {
+    let name = unique("foreign");
+    let ip = |action: &str| {
+        let status = std::process::Command::new("ip")
+            .args(["netns", action, &name])
+            .status()
+            .unwrap();
+        assert!(status.success());
+    };
+    ip("add");
+    let finished = run("foreign", &["boot", "--net", "tap"]);
+    let left = exists("foreign");
+    ip("del");
+    assert!(!finished.status.success());
+    assert!(finished.stderr.contains("was not made here"), "{finished}");
+    assert!(left);
+}
+
+#[test]
+fn what_cannot_be_booted_is_said_why() {
+    let long = "x".repeat(3000);
+    for (arguments, reason) in [
+        (["--append", long.as_str()], "are the most"),
+        (["--nic", "nosuch"], "nosuch"),
+        (["--image", "/etc/passwd"], "kernel"),
+    ] {
+        let finished = run(
+            "refused",
+            &[&["boot", "--net", "tap"][..], &arguments].concat(),
+        );
+        assert!(!finished.status.success());
+        assert!(finished.stderr.contains(reason), "{finished}");
+        assert!(!exists("refused"));
+    }
+}
+
 #[test]
 fn what_a_killed_one_leaves_the_next_one_removes() {
     let (mut boot, log) = booted("killed");

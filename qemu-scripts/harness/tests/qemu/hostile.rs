@@ -6,6 +6,8 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Stdio;
 use std::time::Duration;
 
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::Linger;
 use uniperf_harness::frames::{BROADCAST, FrameSender, Noise, ethernet, ethernet_to, ipv4};
 use uniperf_harness::peers::{ping_flood, scan_ports};
 use uniperf_harness::process::Running;
@@ -16,6 +18,11 @@ use crate::rig::Rig;
 const SECOND: Duration = Duration::from_secs(1);
 /// netperf's control message since 2.6: two integers and 162 of payload.
 const CONTROL_MESSAGE: usize = 656;
+/// Closing a socket resets its connection.
+const RESET_ON_CLOSE: nix::libc::linger = nix::libc::linger {
+    l_onoff: 1,
+    l_linger: 0,
+};
 /// Request types of netperf's: the omni test, and the classic ones about it.
 const OMNI: u32 = 97;
 
@@ -51,6 +58,24 @@ fn random_bytes_on_the_control_port() {
     }
     assert!(rig.counter("netperf.clients") >= 112);
     rig.is_well();
+    rig.end();
+}
+
+/// Connections that end as soon as they are made, by a reset and in order.
+#[test]
+fn clients_that_leave_at_once() {
+    let mut rig = Rig::new();
+    for in_order in [false, true] {
+        for _ in 0..200 {
+            let stream = connect(&rig);
+            if !in_order {
+                setsockopt(&stream, Linger, &RESET_ON_CLOSE).unwrap();
+            }
+        }
+        rig.run(Test::TcpRr);
+    }
+    rig.is_well();
+    assert_eq!(rig.counter("netperf.turned_away"), 0);
     rig.end();
 }
 
