@@ -146,7 +146,7 @@ impl Default for TcpConfig {
             },
             data: ClassConfig {
                 count: 32,
-                rx_bytes: 256 * KIB,
+                rx_bytes: 512 * KIB,
                 tx_bytes: 256 * KIB,
             },
             half_open: 24,
