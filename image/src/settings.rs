@@ -37,11 +37,11 @@ pub fn config(args: &Args, memory: u64, can_interrupt: bool) -> Config {
     }
 }
 
-/// How many data sockets there may be of TCP and of UDP: their buffers are half
-/// a MiB each.
+/// How many data sockets there may be of TCP and as many again of UDP. One of each
+/// has 1.2 MiB of buffers, and half of a small machine's memory is the heap.
 fn data_sockets(memory: u64) -> usize {
-    const MIB_A_SOCKET: u64 = 2;
-    ((memory >> 20) / MIB_A_SOCKET).clamp(32, 64) as usize
+    const MIB_A_PAIR: u64 = 3;
+    ((memory >> 20) / MIB_A_PAIR).clamp(8, 64) as usize
 }
 
 fn address(args: &Args) -> AddressConfig {

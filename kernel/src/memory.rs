@@ -164,7 +164,8 @@ mod tests {
             Err(TooLittleMemory { usable: 8 * MIB })
         );
         assert_eq!(plan(&[]), Err(TooLittleMemory { usable: 0 }));
-        let left_for_hermit = |end| plan(&[MIB..end]).map(|plan| plan.left());
+        let left_for_hermit =
+            |end| plan(core::slice::from_ref(&(MIB..end))).map(|plan| plan.left());
         assert_eq!(left_for_hermit(28 * MIB), Ok(16 * MIB));
         assert!(left_for_hermit(26 * MIB).is_err());
     }
