@@ -38,8 +38,8 @@ const LOADS: [Load; 3] = [
     },
     Load {
         loss: 0.05,
-        bytes: 64 * MESSAGE,
-        transactions: 50,
+        bytes: 32 * MESSAGE,
+        transactions: 30,
     },
 ];
 
