@@ -49,6 +49,16 @@ fn message_signalled_interrupts_are_used_where_the_nic_has_them() {
     rig.end();
 }
 
+/// An MTU that the NIC cannot have is cut to one that it can.
+#[test]
+fn an_mtu_above_the_nics_is_cut_and_said() {
+    let rig = Rig::with(nics(&[NicModel::E1000], "mtu=16110"));
+    let text = rig.appliance.console().text();
+    assert!(text.contains("mtu=16110 is more than this NIC can take"));
+    rig.run(Test::TcpRr);
+    rig.end();
+}
+
 #[test]
 fn user_networking_needs_no_tap() {
     for model in NicModel::E1000_FAMILY {
