@@ -158,7 +158,7 @@ pub struct Stack {
     /// Slots that wait for the peer's station address.
     unresolved: Vec<u32>,
     timers: Timers,
-    events: VecDeque<(u8, Event)>,
+    events: VecDeque<Event>,
     notices: VecDeque<Notice>,
 
     now: Instant,
@@ -502,7 +502,7 @@ impl Stack {
 
     /// The next thing that happened to a service's socket, and the service.
     pub(crate) fn next_event(&mut self) -> Option<(u8, Event)> {
-        while let Some((_, mut event)) = self.events.pop_front() {
+        while let Some(mut event) = self.events.pop_front() {
             if self.still_holds(&event)
                 && let Some(service) = self.address_to_owner(&mut event)
             {

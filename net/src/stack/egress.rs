@@ -139,7 +139,7 @@ impl Stack {
                     socket: id,
                     token: udp.owner.token,
                 };
-                self.events.push_back((udp.owner.service, event));
+                self.events.push_back(event);
             }
         }
         turn

@@ -167,15 +167,15 @@ impl Stack {
             Phase::Released => return self.settle_released(slot, before),
             _ => return,
         }
-        let (service, token) = (flow.owner.service, flow.owner.token);
+        let token = flow.owner.token;
         if progress && !core::mem::replace(&mut flow.touched, true) {
             let event = Event::Touched { flow: id, token };
-            self.events.push_back((service, event));
+            self.events.push_back(event);
         }
         let flow = self.flows.at(slot);
         if has_received_fin(state) && !core::mem::replace(&mut flow.fin_told, true) {
             let event = Event::PeerClosed { flow: id, token };
-            self.events.push_back((service, event));
+            self.events.push_back(event);
         }
         if matches!(state, State::Closed | State::TimeWait) {
             let how = ending(before, state);
@@ -186,7 +186,7 @@ impl Stack {
                 token,
                 how,
             };
-            self.events.push_back((service, event));
+            self.events.push_back(event);
         }
     }
 
@@ -203,7 +203,7 @@ impl Stack {
             peer,
             token: flow.owner.token,
         };
-        self.events.push_back((flow.owner.service, event));
+        self.events.push_back(event);
     }
 
     /// As [`settle`](Self::settle), for a connection that its service has let
@@ -246,7 +246,7 @@ impl Stack {
                 socket: id,
                 token: socket.owner.token,
             };
-            self.events.push_back((socket.owner.service, event));
+            self.events.push_back(event);
         }
     }
 
