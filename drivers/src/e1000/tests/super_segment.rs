@@ -167,6 +167,9 @@ impl Whole {
     }
 }
 
+/// Bytes of an IP packet that [`Bench::new`]'s NIC sends.
+pub const MTU: u16 = 1500;
+
 /// A NIC, and memory to refer to.
 pub struct Bench {
     pub hardware: Hardware,
@@ -182,7 +185,7 @@ impl Bench {
             Config {
                 rx_ring: 8,
                 tx_ring: 4096,
-                mtu: 1500,
+                mtu: MTU.into(),
             },
         )
     }

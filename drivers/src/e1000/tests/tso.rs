@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::super_segment::{ACK, Bench, CWR, FIN, PLAIN, PSH, Whole};
+use super::super_segment::{ACK, Bench, CWR, FIN, MTU, PLAIN, PSH, Whole};
 use super::*;
 use crate::gso::{self, Cut};
 use crate::nic::{Link, TSO_INLINE, TxError};
@@ -322,7 +322,8 @@ fn whole() -> impl Strategy<Value = Whole> {
         options,
         numbers,
         payload,
-        64..1400_u16,
+        // At most what fits behind the longest IP and TCP headers.
+        64..=(MTU - 60 - 60),
         0..8u8,
         any::<bool>(),
     )
