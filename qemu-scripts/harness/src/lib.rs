@@ -27,6 +27,7 @@ pub mod frames;
 mod impair;
 pub mod linux_guest;
 mod machine;
+pub mod measure;
 mod namespace;
 mod netperf;
 mod network;

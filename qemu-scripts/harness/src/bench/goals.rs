@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::case::{Case, Contestant};
 use super::report::{Metric, Report};
-use super::table::number;
+use crate::measure::table::number;
 use crate::netperf::Test;
 
 /// Something to be reached.

@@ -3,32 +3,27 @@
 
 mod case;
 mod goals;
-mod host;
 mod ping;
-mod progress;
 mod report;
-mod statistics;
-mod table;
 mod tables;
 mod target;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 pub use case::{Case, Contestant, Only, Work};
 pub use ping::{PingResult, REFLECTOR_PORT, netperf_udp, udp};
-pub use report::{About, Metric, Report, SCHEMA, Settings};
-pub use statistics::Summary;
+pub use report::{Metric, Report, SCHEMA, Settings};
 pub use tables::render;
-pub use target::{Boot, Sample};
+pub use target::Sample;
 
-use progress::{Progress, Step};
 use target::{Extent, Target};
 
 use crate::linux_guest;
 use crate::machine::{Accelerator, Image, Machine, NicModel};
+use crate::measure::{About, Progress, Saved, table};
 use crate::network::NetKind;
 
 /// The appliance's memory in MiB.
@@ -67,7 +62,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let machines = machines(options)?;
     let contestants: Vec<_> = machines.iter().map(|(who, _)| *who).collect();
     let mut report = Report {
-        about: host::about()?,
+        about: About::look()?,
         settings: Settings {
             nic: options.nic.to_string(),
             accelerator: options.accelerator.name().into(),
@@ -100,14 +95,8 @@ pub fn run(options: &Options) -> Result<Report> {
 
 /// Writes `report` as JSON into `folder`, under its date and as `latest.json`.
 pub fn save(report: &Report, folder: &Path) -> Result<PathBuf> {
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let name = report.about.date.replace(':', "");
-    let path = folder.join(format!("{name}.json"));
     let text = format!("{:#}\n", report.json());
-    for path in [&path, &folder.join("latest.json")] {
-        std::fs::write(path, &text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(path)
+    Saved::new(folder, "", &report.about.date).write("json", &text)
 }
 
 /// What a contestant boots.
@@ -180,6 +169,13 @@ fn steps(options: &Options, contestants: &[Contestant]) -> Vec<Step> {
     steps
 }
 
+/// A step of the whole bench: a boot (without a case) or a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Step {
+    contestant: Contestant,
+    case: Option<Case>,
+}
+
 /// What a step takes, before it was done once.
 fn guess(options: &Options, step: Step) -> Duration {
     let seconds = match (step.contestant, step.case) {
@@ -197,7 +193,7 @@ struct Turn<'a> {
     options: &'a Options,
     round: u32,
     contestant: Contestant,
-    progress: &'a mut Progress,
+    progress: &'a mut Progress<Step>,
     report: &'a mut Report,
 }
 

@@ -16,8 +16,8 @@ use nix::sys::socket::sockopt::ReceiveTimeout;
 use nix::sys::socket::{MsgFlags, recv, send, setsockopt};
 use nix::sys::time::TimeVal;
 
-use super::statistics::percentile;
 use crate::frames;
+use crate::measure::percentile;
 
 /// The reflector's UDP port.
 pub const REFLECTOR_PORT: u16 = 7;

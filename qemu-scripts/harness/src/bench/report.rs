@@ -6,35 +6,12 @@ use serde_json::{Map, Value, json};
 
 use super::case::{Case, Contestant, Work};
 use super::goals::{BOOT, GOALS};
-use super::statistics::Summary;
-use super::target::{Boot, Sample};
+use super::target::Sample;
+use crate::measure::{About, Boot, Summary};
 
 /// The number of the JSON's shape: it changes when a field changes its meaning or
 /// goes away, not when one is added.
 pub const SCHEMA: u32 = 1;
-
-/// What was measured with what.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct About {
-    /// When it began, in UTC, as RFC 3339 has it.
-    pub date: String,
-    /// The version that the image says.
-    pub uniperf: String,
-    /// The kernel that the Linux guest says.
-    pub linux: Option<String>,
-    /// QEMU's version.
-    pub qemu: String,
-    /// netperf's version.
-    pub netperf: String,
-    /// This machine's CPU.
-    pub cpu: String,
-    /// How many of them.
-    pub cpus: usize,
-    /// Percent of this machine that was at other work when it began.
-    pub busy: f64,
-    /// Seconds that all of it took.
-    pub took: f64,
-}
 
 /// How it was measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -158,17 +135,8 @@ impl Report {
         json!({
             "schema": SCHEMA,
             "date": self.about.date,
-            "versions": {
-                "uniperf": self.about.uniperf,
-                "linux": self.about.linux,
-                "qemu": self.about.qemu,
-                "netperf": self.about.netperf,
-            },
-            "host": {
-                "cpu": self.about.cpu,
-                "cpus": self.about.cpus,
-                "busy_percent_at_start": self.about.busy,
-            },
+            "versions": self.about.versions(),
+            "host": self.about.host(),
             "took_seconds": self.about.took,
             "settings": {
                 "nic": self.settings.nic,

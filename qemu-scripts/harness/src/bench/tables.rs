@@ -5,14 +5,13 @@ use std::fmt::Write;
 use super::case::{Case, Contestant};
 use super::goals::{BOOT, Bound, GOALS};
 use super::report::{Metric, Report};
-use super::table::{Table, alone, number, with_spread};
+use crate::measure::Summary;
+use crate::measure::table::{Table, alone, number, with_spread};
 use crate::netperf::Test;
 
 const UNIPERF: Contestant = Contestant::Uniperf;
 const LINUX: Contestant = Contestant::Linux;
 const REFLECT: Contestant = Contestant::Reflect;
-/// Percent of this machine that may be at other work unmentioned.
-const QUIET: f64 = 5.0;
 const HOST: Contestant = Contestant::Host;
 
 /// All tables of `report`.
@@ -59,11 +58,9 @@ fn heading(report: &Report) -> String {
         1 => "1 round".to_owned(),
         rounds => format!("medians of {rounds} rounds, ± half of the range"),
     };
-    let noise = match about.busy {
-        busy if busy > QUIET && !settings.icount => {
-            format!("this machine was {busy:.0} % busy with other work: these figures are noisy\n")
-        }
-        _ => String::new(),
+    let noise = match settings.icount {
+        true => String::new(),
+        false => about.noise(),
     };
     format!(
         "uniperf {}{append} and {linux}\nQEMU {}, {}, {}; netperf {}; {} x {}\n\
@@ -223,7 +220,7 @@ fn boots(report: &Report) -> Table {
         let own = all
             .iter()
             .map(|boot| boot.guest_milliseconds as f64 / 1000.0);
-        let own = super::statistics::Summary::of(own);
+        let own = Summary::of(own);
         let verdict = match contestant {
             UNIPERF => BOOT.verdict(boot.median),
             _ => String::new(),

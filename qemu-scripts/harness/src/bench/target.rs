@@ -1,26 +1,20 @@
 //! A contestant that runs, and what is measured of it.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
-use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
 use super::case::{Case, Contestant};
 use super::ping::{self, PingResult, REFLECTOR_PORT};
-use crate::appliance::{Appliance, BOOT_TIMEOUT, Ready};
 use crate::machine::{Image, Machine};
+use crate::measure::{Boot, Guest, Netserver};
 use crate::netperf::{Netperf, NetperfResult, Test};
 use crate::network::{CONTROL_PORT, Network};
-use crate::process::Running;
 
-/// QEMU's e1000 is deaf for a second after its driver has enabled it; what comes
-/// in that time would be answered late.
-const SETTLE: Duration = Duration::from_millis(1300);
 /// What a piece of work may take under `--icount`, whose length is not in seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 const CONSOLE_TIMEOUT: Duration = Duration::from_secs(20);
-const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
 const KIB: f64 = 1024.0;
 
 /// How long a measurement takes.
@@ -49,15 +43,6 @@ pub struct Sample {
     pub ping: Option<PingResult>,
 }
 
-/// How long it took to boot.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Boot {
-    /// Seconds from the start of QEMU's process to the ready line.
-    pub power_on_to_ready: f64,
-    /// Milliseconds that the guest says it took, from its first instruction.
-    pub guest_milliseconds: u64,
-}
-
 /// A contestant that runs; ended when it is dropped.
 pub struct Target {
     contestant: Contestant,
@@ -65,28 +50,15 @@ pub struct Target {
 }
 
 enum Subject {
-    Guest(Box<Appliance>, Ready),
-    Host(Box<Network>, Running),
+    Guest(Box<Guest>),
+    Host(Box<Network>, Netserver),
 }
 
 impl Target {
     /// Boots `image` in `machine`, in a namespace and on a tap of its own.
     pub fn boot(contestant: Contestant, image: &Image, machine: &Machine) -> Result<(Self, Boot)> {
-        let mut network = Network::tap()?;
-        // Made before the clock runs, as it is none of the guest's work.
-        network.as_tap_mut()?.tap(0)?;
-        let begin = Instant::now();
-        let mut appliance = Appliance::start(image, machine, network)?;
-        let ready = match appliance.ready(BOOT_TIMEOUT) {
-            Ok(ready) => ready,
-            Err(error) => bail!("{error:#}\n{}", appliance.logs()),
-        };
-        let boot = Boot {
-            power_on_to_ready: begin.elapsed().as_secs_f64(),
-            guest_milliseconds: ready.milliseconds,
-        };
-        std::thread::sleep(SETTLE);
-        let subject = Subject::Guest(Box::new(appliance), ready);
+        let (guest, boot) = Guest::boot(image, machine)?;
+        let subject = Subject::Guest(Box::new(guest));
         Ok((
             Self {
                 contestant,
@@ -101,47 +73,31 @@ impl Target {
         let mut network = Network::tap()?;
         // netperf believes in no address where the loopback is all there is.
         network.as_tap_mut()?.tap(0)?;
-        let mut command = network.command("netserver");
-        command
-            .args(["-D", "-N", "-4", "-p", &CONTROL_PORT.to_string()])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let running = Running::start(&mut command)
-            .context("netserver is needed: it is in Debian's package netperf")?;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, CONTROL_PORT));
-        let deadline = Instant::now() + SERVER_TIMEOUT;
-        while network.enter(|| TcpStream::connect(address))?.is_err() {
-            ensure!(Instant::now() < deadline, "netserver does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let netserver = Netserver::start(&network)?;
         Ok(Self {
             contestant: Contestant::Host,
-            subject: Subject::Host(Box::new(network), running),
+            subject: Subject::Host(Box::new(network), netserver),
         })
     }
 
     /// The line of the console that begins with `prefix`, without it.
     pub fn console_line(&self, prefix: &str) -> Option<String> {
-        let Subject::Guest(guest, _) = &self.subject else {
-            return None;
-        };
-        let lines = guest.console().since(0);
-        lines
-            .iter()
-            .find_map(|line| Some(line.strip_prefix(prefix)?.to_owned()))
+        match &self.subject {
+            Subject::Guest(guest) => guest.console_line(prefix),
+            Subject::Host(..) => None,
+        }
     }
 
     fn network(&self) -> &Network {
         match &self.subject {
-            Subject::Guest(guest, _) => guest.network(),
+            Subject::Guest(guest) => guest.network(),
             Subject::Host(network, _) => network,
         }
     }
 
     fn endpoint(&self) -> (IpAddr, u16) {
         match &self.subject {
-            Subject::Guest(guest, ready) => guest.endpoint(*ready),
+            Subject::Guest(guest) => guest.endpoint(),
             Subject::Host(..) => (Ipv4Addr::LOCALHOST.into(), CONTROL_PORT),
         }
     }
@@ -233,8 +189,8 @@ impl Target {
     /// interrupt.
     fn busy_instructions(&mut self) -> Result<u64> {
         match (&mut self.subject, self.contestant) {
-            (Subject::Guest(guest, _), Contestant::Linux) => linux_busy(guest),
-            (Subject::Guest(guest, _), _) => appliance_busy(guest),
+            (Subject::Guest(guest), Contestant::Linux) => linux_busy(guest),
+            (Subject::Guest(guest), _) => appliance_busy(guest),
             (Subject::Host(..), _) => bail!("this machine's instructions cannot be counted"),
         }
     }
@@ -242,25 +198,15 @@ impl Target {
     /// Switches it off.
     pub fn end(self) -> Result<()> {
         match self.subject {
-            Subject::Guest(mut guest, _) => {
-                let status = guest.power_off()?;
-                ensure!(
-                    status.success(),
-                    "QEMU has ended with {status}\n{}",
-                    guest.logs()
-                );
-            }
-            Subject::Host(_, mut netserver) => {
-                netserver.terminate(SERVER_TIMEOUT)?;
-            }
+            Subject::Guest(guest) => guest.end(),
+            Subject::Host(_, netserver) => netserver.end(),
         }
-        Ok(())
     }
 
     /// Its console, for a failure.
     pub fn logs(&self) -> String {
         match &self.subject {
-            Subject::Guest(guest, _) => guest.logs(),
+            Subject::Guest(guest) => guest.logs(),
             Subject::Host(..) => String::new(),
         }
     }
@@ -280,7 +226,7 @@ fn work_done(result: &NetperfResult, amount: u64) -> Result<f64> {
 
 /// From the appliance's counters. Its clock is the time-stamp counter, one tick of
 /// which is one instruction.
-fn appliance_busy(guest: &mut Appliance) -> Result<u64> {
+fn appliance_busy(guest: &mut Guest) -> Result<u64> {
     let counters = guest.counters()?;
     let counter = |name: &str| {
         let value = counters.get(name);
@@ -296,18 +242,9 @@ fn appliance_busy(guest: &mut Appliance) -> Result<u64> {
 
 /// From the Linux guest's own books: its clock, less the time that its CPU was in
 /// the idle loop, exact to the nanosecond as its tick stops there.
-fn linux_busy(guest: &mut Appliance) -> Result<u64> {
-    let from = guest.console().len();
-    // The sum is not in the command, which the console repeats.
-    guest.type_line("grep -E 'now at|idle_sleep' /proc/timer_list; echo end $((40+2))")?;
-    let (end, _) = guest.console().wait_for(
-        from,
-        CONSOLE_TIMEOUT,
-        "answer of the guest's shell",
-        |line| line.trim() == "end 42",
-    )?;
-    let lines = guest.console().since(from);
-    let text = lines[..end - from].join("\n");
+fn linux_busy(guest: &mut Guest) -> Result<u64> {
+    let question = "grep -E 'now at|idle_sleep' /proc/timer_list";
+    let text = guest.shell(question, CONSOLE_TIMEOUT)?;
     busy_by_timer_list(&text).with_context(|| format!("/proc/timer_list has no such lines: {text}"))
 }
 

@@ -1,34 +1,25 @@
 //! What is being done, and how much time is left.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use super::case::{Case, Contestant};
-
-/// A step of the whole bench: a boot (without a case) or a test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Step {
-    /// Whose turn it is.
-    pub contestant: Contestant,
-    /// What is measured; `None` for its start and end.
-    pub case: Option<Case>,
-}
-
-/// Knows what is still to be done, and learns how long it takes.
-pub struct Progress {
-    left: Vec<Step>,
-    guesses: HashMap<Step, Duration>,
+/// Knows what is still to be done, and learns how long it takes; equal steps take
+/// the same time.
+pub struct Progress<S> {
+    left: VecDeque<S>,
+    guesses: HashMap<S, Duration>,
     begun: Instant,
 }
 
-impl Progress {
+impl<S: Copy + Eq + Hash> Progress<S> {
     /// All `steps` are to be done, in this order; each takes about what `guess`
     /// says, until it was done once.
-    pub fn new(steps: Vec<Step>, guess: impl Fn(Step) -> Duration) -> Self {
+    pub fn new(steps: Vec<S>, guess: impl Fn(S) -> Duration) -> Self {
         let guesses = steps.iter().map(|step| (*step, guess(*step))).collect();
         Self {
-            left: steps,
+            left: steps.into(),
             guesses,
             begun: Instant::now(),
         }
@@ -45,10 +36,15 @@ impl Progress {
     /// Says what the step has come to, and learns from how long it took.
     pub fn end(&mut self, what: &str) {
         eprintln!("{what}");
-        if !self.left.is_empty() {
-            let step = self.left.remove(0);
+        if let Some(step) = self.left.pop_front() {
             self.guesses.insert(step, self.begun.elapsed());
         }
+    }
+
+    /// Says that the next `count` steps are not done.
+    pub fn skip(&mut self, count: usize, why: &str) {
+        eprintln!("{why}");
+        self.left.drain(..count.min(self.left.len()));
     }
 
     /// Says that the step is to be done again.
@@ -57,7 +53,7 @@ impl Progress {
     }
 
     fn remaining(&self) -> Duration {
-        let guess = |step| self.guesses.get(step).copied().unwrap_or_default();
+        let guess = |step: &S| self.guesses.get(step).copied().unwrap_or_default();
         self.left.iter().map(guess).sum()
     }
 }
@@ -74,11 +70,7 @@ mod tests {
 
     #[test]
     fn the_time_left_is_learnt_from_the_steps_before() {
-        let step = Step {
-            contestant: Contestant::Linux,
-            case: None,
-        };
-        let mut progress = Progress::new(vec![step; 3], |_| Duration::from_secs(40));
+        let mut progress = Progress::new(vec!["boot"; 3], |_| Duration::from_secs(40));
         assert_eq!(progress.remaining(), Duration::from_secs(120));
         progress.begin(1, 1, "test");
         progress.again("failed");
@@ -86,6 +78,8 @@ mod tests {
         progress.begin(1, 1, "test");
         progress.end("done");
         assert!(progress.remaining() < Duration::from_secs(40));
+        progress.skip(1, "not at all");
+        assert_eq!(progress.left.len(), 1);
         for _ in 0..3 {
             progress.end("one more than there are");
         }

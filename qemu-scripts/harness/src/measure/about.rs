@@ -4,29 +4,85 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
+use serde_json::{Value, json};
 
-use super::report::About;
 use crate::process;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to look at how busy this machine is.
 const LOOK: Duration = Duration::from_millis(500);
+/// Percent of this machine that may be at other work unmentioned.
+const QUIET: f64 = 5.0;
 const DAY: u64 = 86_400;
 
-/// Looks around.
-pub fn about() -> Result<About> {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
-    let qemu = said("qemu-system-x86_64", "--version")?;
-    let netperf = said("netperf", "-V")?;
-    Ok(About {
-        date: date(now.as_secs()),
-        qemu: version(&qemu),
-        netperf: version(&netperf),
-        cpu: cpu_model(&std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
-        cpus: std::thread::available_parallelism()?.get(),
-        busy: busy(),
-        ..About::default()
-    })
+/// What was measured with what.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct About {
+    /// When it began, in UTC, as RFC 3339 has it.
+    pub date: String,
+    /// The version that the image says.
+    pub uniperf: String,
+    /// The kernel that the Linux guest says.
+    pub linux: Option<String>,
+    /// QEMU's version.
+    pub qemu: String,
+    /// netperf's version.
+    pub netperf: String,
+    /// This machine's CPU.
+    pub cpu: String,
+    /// How many of them.
+    pub cpus: usize,
+    /// Percent of this machine that was at other work when it began.
+    pub busy: f64,
+    /// Seconds that all of it took.
+    pub took: f64,
+}
+
+impl About {
+    /// Looks around; what the guests say is not known yet.
+    pub fn look() -> Result<Self> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+        let qemu = said("qemu-system-x86_64", "--version")?;
+        let netperf = said("netperf", "-V")?;
+        Ok(Self {
+            date: date(now.as_secs()),
+            qemu: version(&qemu),
+            netperf: version(&netperf),
+            cpu: cpu_model(&std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
+            cpus: std::thread::available_parallelism()?.get(),
+            busy: busy(),
+            ..Self::default()
+        })
+    }
+
+    /// A line of warning where this machine was not quiet; else nothing.
+    pub fn noise(&self) -> String {
+        match self.busy {
+            busy if busy > QUIET => format!(
+                "this machine was {busy:.0} % busy with other work: these figures are noisy\n"
+            ),
+            _ => String::new(),
+        }
+    }
+
+    /// The versions, as JSON reports have them.
+    pub fn versions(&self) -> Value {
+        json!({
+            "uniperf": self.uniperf,
+            "linux": self.linux,
+            "qemu": self.qemu,
+            "netperf": self.netperf,
+        })
+    }
+
+    /// This machine, as JSON reports have it.
+    pub fn host(&self) -> Value {
+        json!({
+            "cpu": self.cpu,
+            "cpus": self.cpus,
+            "busy_percent_at_start": self.busy,
+        })
+    }
 }
 
 /// Percent of all CPUs that is at work while this process only waits.
@@ -118,6 +174,16 @@ mod tests {
         assert_eq!(cpu_times(stat), Some((35, 100)));
         assert_eq!(cpu_times("cpu  1 2"), None);
         assert!((0.0..=100.0).contains(&busy()));
+    }
+
+    #[test]
+    fn other_work_is_mentioned_when_there_is_much() {
+        let about = |busy| About {
+            busy,
+            ..About::default()
+        };
+        assert_eq!(about(4.9).noise(), "");
+        assert!(about(57.3).noise().contains(" 57 % busy "));
     }
 
     #[test]
