@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use nix::sys::signal::{Signal, kill};
@@ -59,6 +60,42 @@ pub(crate) fn register(resource: Resource) -> Registration {
     Registration(key)
 }
 
+/// What is left to be said when a signal ends this process.
+static LAST_WORDS: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+fn last_words() -> MutexGuard<'static, Option<Box<dyn FnOnce() + Send>>> {
+    LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has `words` called when a signal ends this process, after all is removed, for as
+/// long as this lives.
+#[derive(Debug)]
+pub(crate) struct LastWords(());
+
+impl LastWords {
+    /// There is room for those of one; earlier ones are forgotten.
+    pub(crate) fn new(words: impl FnOnce() + Send + 'static) -> Self {
+        watch_signals();
+        *last_words() = Some(Box::new(words));
+        Self(())
+    }
+}
+
+impl Drop for LastWords {
+    fn drop(&mut self) {
+        *last_words() = None;
+    }
+}
+
+/// Does not return once a signal is ending this process: what fails then fails
+/// because its children are dead.
+pub(crate) fn give_way_to_signal() {
+    while ENDING.load(Ordering::Relaxed) {
+        std::thread::park();
+    }
+}
+
 fn watch_signals() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -74,6 +111,7 @@ fn watch_signals() {
 }
 
 fn end(signal: i32) -> ! {
+    ENDING.store(true, Ordering::Relaxed);
     // The lock is kept: nothing new starts, and nothing is released twice.
     let registry = registry();
     // Children first, then what they use.
@@ -92,5 +130,9 @@ fn end(signal: i32) -> ! {
         }
     }
     eprintln!("\nuniperf: stopped");
+    let words = last_words().take();
+    if let Some(words) = words {
+        words();
+    }
     std::process::exit(128 + signal);
 }

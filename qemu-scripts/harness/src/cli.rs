@@ -1,5 +1,7 @@
 //! The command line.
 
+mod scenario;
+
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -10,6 +12,8 @@ use uniperf_harness::bench::{self, Only};
 use uniperf_harness::{
     Accelerator, Image, Machine, MachineType, NetKind, Network, NicModel, repository,
 };
+
+pub use scenario::Scenario;
 
 /// Boots the appliance in QEMU.
 #[derive(Debug, Parser)]
@@ -31,6 +35,9 @@ pub enum Command {
     Ping(PingOptions),
     /// The same with a Linux guest: boot and stay, or with --run run netperf.
     Linux(LinuxOptions),
+    /// Run one of the reports that the appliance was made for.
+    #[command(subcommand)]
+    Scenario(Scenario),
 }
 
 /// What to boot, on what.
@@ -189,14 +196,15 @@ impl BenchOptions {
 
     /// The folder for the JSON.
     pub fn folder(&self) -> PathBuf {
-        self.json.clone().unwrap_or_else(|| {
-            let root = repository();
-            match std::env::var_os("CARGO_TARGET_DIR") {
-                Some(target) => root.join(target).join("bench"),
-                None => root.join("target/bench"),
-            }
-        })
+        let folder = self.json.clone();
+        folder.unwrap_or_else(|| target_folder("bench"))
     }
+}
+
+/// The folder `name` among what is built.
+fn target_folder(name: &str) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    repository().join(target).join(name)
 }
 
 /// Whom to send requests to.

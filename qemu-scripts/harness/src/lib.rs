@@ -34,6 +34,7 @@ mod network;
 pub mod peers;
 pub mod process;
 mod qmp;
+pub mod scenario;
 
 pub use appliance::{Appliance, BOOT_TIMEOUT, Echo, Ready};
 pub use counters::Counters;

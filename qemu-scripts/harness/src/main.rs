@@ -15,6 +15,7 @@ fn main() -> ExitCode {
         cli::Command::Bench(options) => run::bench(&options),
         cli::Command::Ping(options) => run::ping(&options),
         cli::Command::Linux(options) => run::linux(&options),
+        cli::Command::Scenario(scenario) => run::scenario(&scenario),
     };
     match result {
         Ok(code) => code,

@@ -97,6 +97,11 @@ impl Running {
         self.child.stdout.take()
     }
 
+    /// The same of its standard error.
+    pub fn take_stderr(&mut self) -> Option<std::process::ChildStderr> {
+        self.child.stderr.take()
+    }
+
     pub(crate) fn child(&mut self) -> &mut Child {
         &mut self.child
     }

@@ -1,4 +1,4 @@
-//! `boot`, `run`, `bench` and `ping`.
+//! `boot`, `run`, `bench`, `ping` and `scenario`.
 
 use std::io::{BufRead, Write};
 use std::net::IpAddr;
@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::cli::{BenchOptions, BootOptions, LinuxOptions, PingOptions, RunOptions};
+use crate::cli::{BenchOptions, BootOptions, LinuxOptions, PingOptions, RunOptions, Scenario};
 use uniperf_harness::bench;
 use uniperf_harness::linux_guest;
 use uniperf_harness::process::{self, Running};
+use uniperf_harness::scenario;
 use uniperf_harness::{
     Appliance, BOOT_TIMEOUT, CONTROL_PORT, Image, Machine, Netperf, Network, Ready, Test,
 };
@@ -49,6 +50,19 @@ pub fn bench(options: &BenchOptions) -> Result<ExitCode> {
         path.display()
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs one of the reports, prints its tables, and leaves its files.
+pub fn scenario(options: &Scenario) -> Result<ExitCode> {
+    let folder = options.folder();
+    let outcome = match options {
+        Scenario::SendpageCpu(options) => scenario::run(&options.scenario()?, &folder)?,
+    };
+    outcome.print();
+    Ok(match outcome.whole {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }
 
 /// Sends requests and says how many were answered how quickly.

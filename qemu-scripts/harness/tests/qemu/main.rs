@@ -11,4 +11,5 @@ mod loss;
 mod netperf;
 mod nics;
 mod rig;
+mod scenario;
 mod wire;

@@ -1,0 +1,147 @@
+//! Scenarios as short as can be: their figures make sense, and their files say them.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use uniperf_harness::process::{self, Log, Running};
+use uniperf_harness::scenario::sendpage::SendpageCpu;
+use uniperf_harness::scenario::{self, Common, Outcome, Scenario};
+use uniperf_harness::{Accelerator, Image, NicModel};
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+fn common(linux: bool) -> Common {
+    Common {
+        image: Image::built().unwrap(),
+        nic: NicModel::E1000,
+        accelerator: Accelerator::Tcg,
+        append: String::new(),
+        linux,
+        rounds: 1,
+        seconds: 1,
+    }
+}
+
+/// Runs `scenario`; returns what it leaves, and its JSON.
+fn run<S: Scenario>(scenario: &S) -> (Outcome, serde_json::Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let outcome = scenario::run(scenario, folder.path()).unwrap();
+    outcome.print();
+    assert!(outcome.whole);
+    let latest = folder.path().join(format!("{}-latest.json", S::NAME));
+    let json = serde_json::from_str(&std::fs::read_to_string(latest).unwrap()).unwrap();
+    (outcome, json)
+}
+
+/// Every figure of `results` that is a summary is above 0.
+fn assert_figures(results: &[serde_json::Value], names: &[&str]) {
+    for result in results {
+        for name in names {
+            let median = result[name]["median"].as_f64();
+            assert!(
+                median.is_some_and(|median| median > 0.0),
+                "{name}: {result}"
+            );
+        }
+    }
+}
+
+#[test]
+fn sendpage_cpu_has_netperfs_figures_of_all_roles() {
+    let scenario = SendpageCpu {
+        common: common(true),
+        tso: vec![false],
+    };
+    let (outcome, json) = run(&scenario);
+    assert_eq!(json["schema"], scenario::SCHEMA);
+    assert_eq!(json["rounds_done"], 1);
+    let results = json["results"].as_array().unwrap();
+    let of = |guest: &str| {
+        let of = results.iter().filter(|result| result["guest"] == guest);
+        of.map(|result| (result["test"].as_str(), result["guest_is"].as_str()))
+            .collect::<Vec<_>>()
+    };
+    let receives = [
+        (Some("TCP_STREAM"), Some("receiver")),
+        (Some("TCP_SENDFILE"), Some("receiver")),
+    ];
+    for guest in ["uniperf", "linux"] {
+        assert!(receives.iter().all(|test| of(guest).contains(test)));
+        assert!(of(guest).contains(&(Some("TCP_MAERTS"), Some("sender"))));
+    }
+    assert_eq!(of("uniperf").len(), 3);
+    assert!(of("linux").contains(&(Some("TCP_SENDFILE"), Some("sending client"))));
+    assert_eq!(of("linux").len(), 5);
+    let figures = [
+        "throughput",
+        "local_cpu",
+        "remote_cpu",
+        "local_service_demand",
+        "remote_service_demand",
+    ];
+    assert_figures(results, &figures);
+    assert!(
+        outcome
+            .text
+            .contains("\nWhat a KB costs the guest, us/KB\n")
+    );
+    let rows = outcome.text.lines().filter(|line| line.starts_with("TCP_"));
+    assert_eq!(rows.count(), 8);
+}
+
+/// `uniperf-qemu scenario sendpage-cpu` on the appliance alone, its files in `folder`.
+fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_uniperf-qemu"));
+    command
+        .args(["scenario", "sendpage-cpu", "--peer", "none"])
+        .args(["--seconds", "1", "--output"])
+        .arg(folder)
+        .args(arguments);
+    command
+}
+
+#[test]
+fn a_signal_leaves_what_was_found_until_then() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = command(folder.path(), &["--rounds", "9"]);
+    command.stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut running = Running::start(&mut command).unwrap();
+    let stdout = Log::follow(running.take_stdout().unwrap());
+    let stderr = Log::follow(running.take_stderr().unwrap());
+    let measured = |line: &str| line.contains("Mbit/s");
+    stderr.wait_for(0, TIMEOUT, "figure", measured).unwrap();
+    kill(Pid::from_raw(running.id().cast_signed()), Signal::SIGINT).unwrap();
+    let status = running.wait(TIMEOUT).unwrap().expect("it ends");
+    assert_eq!(status.code(), Some(128 + Signal::SIGINT as i32));
+
+    let row = |line: &str| line.starts_with("TCP_SENDFILE  on   uniperf");
+    stdout.wait_for(0, TIMEOUT, "row", row).unwrap();
+    assert!(stdout.text().contains("only 0 of 9 rounds"));
+    let latest = folder.path().join("sendpage-cpu-latest.json");
+    let json = std::fs::read_to_string(latest).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["rounds_done"], 0);
+    assert_figures(json["results"].as_array().unwrap(), &["throughput"]);
+}
+
+#[test]
+fn where_nothing_can_be_measured_it_ends_soon_and_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--rounds", "9", "--image", "/etc/passwd"];
+    let mut command = command(folder.path(), &arguments);
+    let finished = process::run(&mut command, TIMEOUT).unwrap();
+    assert!(!finished.status.success());
+    assert!(
+        finished.stderr.contains("3 failures in a row"),
+        "{finished}"
+    );
+    assert!(
+        finished.stderr.contains("nothing was measured"),
+        "{finished}"
+    );
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
