@@ -35,6 +35,7 @@ pub mod peers;
 pub mod process;
 mod qmp;
 pub mod scenario;
+pub mod trace;
 
 pub use appliance::{Appliance, BOOT_TIMEOUT, Echo, Ready};
 pub use counters::Counters;

@@ -1,6 +1,7 @@
 //! The system's ping, nmap and tcpdump, and what they find.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -10,6 +11,10 @@ use crate::folder::Folder;
 use crate::machine::mac_text;
 use crate::network::Network;
 use crate::process::{self, Log, Running};
+use crate::trace::{self, Station, Verdict};
+
+/// A capture's file in its folder.
+const CAPTURE: &str = "capture";
 
 /// What a flood of pings came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +81,14 @@ pub struct Capture {
     folder: Folder,
 }
 
-/// What a capture shows of one sender.
+/// A capture that has ended.
+#[derive(Debug)]
+pub struct Recording {
+    complete: bool,
+    folder: Folder,
+}
+
+/// What tcpdump says of one sender's frames in a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaptureReport {
     /// Frames of that sender.
@@ -93,7 +105,7 @@ impl Capture {
         let mut command = network.command("tcpdump");
         command
             .args(["-i", "tap0", "-n", "-U", "-B", "65536", "-Z", "root", "-w"])
-            .arg(folder.path().join("capture"))
+            .arg(folder.path().join(CAPTURE))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
@@ -110,19 +122,44 @@ impl Capture {
         })
     }
 
-    /// Ends it, and judges the frames that came from `sender`. The host's own are
-    /// left out: it captures them before it has completed their checksums.
-    pub fn finish(mut self, sender: [u8; 6]) -> Result<CaptureReport> {
-        // tcpdump takes what is in its buffer with it when it is asked to end.
-        std::thread::sleep(Duration::from_millis(300));
+    /// Ends it.
+    pub fn finish(mut self) -> Result<Recording> {
+        // The kernel hands packets over when a block of them is full or a second old.
+        std::thread::sleep(Duration::from_millis(1200));
         self.tcpdump.terminate(Duration::from_secs(10))?;
         if !self.log.text().contains("captured") {
             bail!("tcpdump has not ended well: {}", self.log.text());
         }
+        Ok(Recording {
+            complete: self.log.text().contains("\n0 packets dropped by kernel"),
+            folder: self.folder,
+        })
+    }
+}
+
+impl Recording {
+    fn path(&self) -> PathBuf {
+        self.folder.path().join(CAPTURE)
+    }
+
+    /// Judges what `station` sent by the RFCs.
+    ///
+    /// # Errors
+    ///
+    /// The capture is not complete, so that what is missing cannot be told from
+    /// what was not sent.
+    pub fn judge(&self, station: Station) -> Result<Verdict> {
+        ensure!(self.complete, "packets are missing from the capture");
+        trace::judge(&self.path(), station)
+    }
+
+    /// Has tcpdump judge the frames that came from `sender`. The host's own are left
+    /// out: it captures them before it has completed their checksums.
+    pub fn report(&self, sender: [u8; 6]) -> Result<CaptureReport> {
         let mut command = std::process::Command::new("tcpdump");
         command
             .args(["-nn", "-e", "-vv", "-t", "-r"])
-            .arg(self.folder.path().join("capture"))
+            .arg(self.path())
             .args(["ether", "src", &mac_text(sender)]);
         let output = process::run(&mut command, Duration::from_secs(120))?.success()?;
         Ok(CaptureReport::parse(&output.stdout, sender))
