@@ -92,6 +92,13 @@ impl Flow {
         self.sockets.get_mut(self.handle)
     }
 
+    /// Whether what comes next is acknowledged with the next turn to send, or may
+    /// wait for something to ride on.
+    pub fn acknowledge_at_once(&mut self, at_once: bool) {
+        let delay = if at_once { Duration::ZERO } else { ACK_DELAY };
+        self.socket_mut().set_ack_delay(Some(delay));
+    }
+
     /// Makes the set forget that it waits for a station address: smoltcp keeps
     /// that with the set's entry, not with the socket.
     fn forget_silence(&mut self) {

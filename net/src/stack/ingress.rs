@@ -97,9 +97,13 @@ impl Stack {
     }
 
     fn feed_joined<T: Transmit>(&mut self, joined: Joined, tx: &mut T) {
-        if joined.frames > 1 {
+        let is_run = joined.frames > 1;
+        if is_run {
             self.counters.rx_joined += u64::from(joined.frames);
             self.counters.rx_joined_runs += 1;
+            // For smoltcp it is one segment, which may wait for another; as the
+            // several that they are they may not (RFC 5681 section 4.2).
+            self.flows.at(joined.flow).acknowledge_at_once(true);
         }
         self.feed(
             joined.flow,
@@ -107,6 +111,9 @@ impl Stack {
             &joined.frame[..joined.len],
             tx,
         );
+        if is_run {
+            self.flows.at(joined.flow).acknowledge_at_once(false);
+        }
         self.gro.recycle(joined);
     }
 

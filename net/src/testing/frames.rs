@@ -49,6 +49,22 @@ pub fn segment(
     seq: i32,
     ack: Option<i32>,
 ) -> Vec<u8> {
+    tcp(from, to, control, seq, ack, &[])
+}
+
+/// A TCP segment with payload.
+pub fn data(from: (Ipv4Address, u16), to: u16, seq: i32, ack: i32, payload: &[u8]) -> Vec<u8> {
+    tcp(from, to, TcpControl::None, seq, Some(ack), payload)
+}
+
+fn tcp(
+    from: (Ipv4Address, u16),
+    to: u16,
+    control: TcpControl,
+    seq: i32,
+    ack: Option<i32>,
+    payload: &[u8],
+) -> Vec<u8> {
     let repr = TcpRepr {
         src_port: from.1,
         dst_port: to,
@@ -61,7 +77,7 @@ pub fn segment(
         sack_permitted: false,
         sack_ranges: [None; 3],
         timestamp: None,
-        payload: &[],
+        payload,
     };
     ipv4(from.0, IpProtocol::Tcp, repr.buffer_len(), |buffer| {
         repr.emit(

@@ -47,6 +47,47 @@ fn answers_a_request_in_the_same_turn() {
     }
 }
 
+/// Joined segments are several: their acknowledgement does not wait, as that of one
+/// segment does (RFC 5681 section 4.2).
+#[test]
+fn acknowledges_joined_segments_at_once() {
+    for (segments, most) in [(1, 12_000_000), (2, 100_000), (5, 100_000)] {
+        let mut bench = Bench::new();
+        bench.introduce();
+        bench.cut = true;
+        bench.log.idle.set(true);
+        let from = (PEER_IP, 4000);
+        bench.inject(segment(from, PORT, TcpControl::Syn, 0, None));
+        bench.run(1_000_000);
+        let (_, reply) = bench
+            .capture
+            .iter()
+            .find_map(|frame| as_tcp(frame))
+            .unwrap();
+        let isn = reply.seq_number().0;
+        bench.inject(segment(
+            from,
+            PORT,
+            TcpControl::None,
+            1,
+            Some(isn.wrapping_add(1)),
+        ));
+        bench.run(1_000_000);
+        let (sent, now) = (bench.capture.len(), bench.now());
+        for number in 0..segments {
+            let bytes = [7; 1460];
+            let seq = 1 + number * 1460;
+            bench.inject(data(from, PORT, seq, isn.wrapping_add(1), &bytes));
+        }
+        assert!(bench.run_until(SECOND, |bench| bench.capture.len() > sent));
+        let took = bench.now() - now;
+        assert!(took < most, "{took} ns for {segments} segments");
+        let (_, reply) = as_tcp(&bench.capture[sent]).unwrap();
+        assert_eq!(reply.ack_number().0, 1 + segments * 1460);
+        assert_eq!(bench.counter("rx.joined") > 0, segments > 1);
+    }
+}
+
 #[test]
 fn tells_a_service_in_order() {
     let mut bench = Bench::new();
