@@ -24,6 +24,9 @@ pub const CONTROL_PORT: u16 = 12865;
 /// Clients at a time; one more is turned away. Each may hold a data socket.
 const MOST_CLIENTS: usize = 64;
 
+/// Responses up to this many bytes may share a segment with others.
+const SHORT: u32 = 1460;
+
 /// Datagrams handled before others get their turn.
 const DATAGRAMS_A_TURN: usize = 64;
 
@@ -282,9 +285,13 @@ impl Server {
         };
         match test.accept(ip(peer.addr), now) {
             Accept::Serve(connection) => {
-                let no_delay = client.no_delay;
+                // Nagle's algorithm waits with the last, short segment of a long
+                // response for an acknowledgement that the client delays. Linux does
+                // not, as the segments before it were full (Minshall's variant).
+                let long_responses = test.spec().is_transactional() && test.send_size() > SHORT;
+                let nagle = !client.no_delay && !long_responses;
                 if let Some(socket) = cx.stack.tcp(flow) {
-                    socket.set_nagle_enabled(!no_delay);
+                    socket.set_nagle_enabled(nagle);
                 }
                 client.connections.push((flow, connection));
                 self.data_progress(cx, index, flow);
