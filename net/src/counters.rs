@@ -78,6 +78,11 @@ counters! {
         half_open_evicted: "tcp.half_open_evicted",
         /// Connections refused because all sockets were taken.
         refused: "tcp.refused",
+        /// Segments sent again because they were lost, or to see whether they were.
+        tcp_repeated: "tcp.repeated",
+        /// Times that all was sent again that was not acknowledged: after a timeout,
+        /// or where most of it was lost.
+        tcp_rewound: "tcp.rewound",
         /// DHCP leases renewed.
         dhcp_renewals: "dhcp.renewals",
         /// Frames dropped: the NIC or the stack found a wrong checksum.

@@ -16,6 +16,7 @@ use uniperf_drivers::nic::{Offload, Transmit, TxError};
 use crate::counters::StackCounters;
 use crate::frame::{ETHERNET_HEADER, IPV4_HEADER, TCP_HEADER};
 use crate::offload::Offloads;
+use crate::recovery::Sent;
 
 /// What an interface that speaks TCP sends that is shorter is ARP.
 const SHORTEST_TCP: usize = ETHERNET_HEADER + IPV4_HEADER + TCP_HEADER;
@@ -56,6 +57,8 @@ pub struct Port<'a, T> {
     pub counters: &'a mut StackCounters,
     /// What smoltcp is told.
     pub shape: &'a DeviceCapabilities,
+    /// The TCP segment that was sent.
+    pub sent: Option<Sent>,
     /// Whether smoltcp wanted to send.
     pub asked: bool,
     /// Whether it could not, because the ring is full.
@@ -104,6 +107,7 @@ impl<T> Port<'_, T> {
             is_tcp: self.is_tcp,
             offloads: self.offloads,
             scratch: self.scratch,
+            sent: &mut self.sent,
             mss: None,
         }
     }
@@ -125,6 +129,7 @@ pub struct Outgoing<'a, T> {
     is_tcp: bool,
     offloads: &'a Offloads,
     scratch: &'a mut Vec<u8>,
+    sent: &'a mut Option<Sent>,
     /// The MSS of a super-segment.
     mss: Option<NonZeroU16>,
 }
@@ -135,6 +140,15 @@ impl<T: Transmit> TxToken for Outgoing<'_, T> {
     }
 
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
+        let is_tcp = self.is_tcp && len >= SHORTEST_TCP;
+        let note = self.sent;
+        let f = |buffer: &mut [u8]| {
+            let result = f(buffer);
+            if is_tcp {
+                *note = Some(Sent::read(&buffer[..len]));
+            }
+            result
+        };
         if let Some(mss) = self.mss {
             let (result, sent) = self.offloads.send_super_segment(
                 self.tx,
@@ -149,7 +163,7 @@ impl<T: Transmit> TxToken for Outgoing<'_, T> {
         }
         let mut fill = Some(f);
         let mut write = |buffer: &mut [u8]| fill.take().expect("called once")(&mut buffer[..len]);
-        let sent = if self.is_tcp && len >= SHORTEST_TCP {
+        let sent = if is_tcp {
             self.offloads.send_tcp(self.tx, len, &mut write)
         } else {
             self.tx.send(len, &[], Offload::None, &mut write)

@@ -19,6 +19,7 @@ use smoltcp::wire::IpListenEndpoint;
 use crate::config::{ClassConfig, TcpConfig};
 use crate::frame::Tuple;
 use crate::hash::FlowHash;
+use crate::recovery::Recovery;
 use crate::stack::{FlowId, ListenerId, Owner, Place, SocketClass};
 
 /// How long an acknowledgement waits for something to ride on: smoltcp's own
@@ -79,6 +80,8 @@ pub struct Flow {
     pub end_told: bool,
     /// Its state when last looked at.
     pub state: tcp::State,
+    /// What is lost of what it sent, and what to do about it.
+    pub recovery: Recovery,
 }
 
 impl Flow {
@@ -202,7 +205,8 @@ impl Flows {
         !self.free[class as usize].is_empty() || self.made[class as usize] < limit
     }
 
-    /// Begins a connection: takes a socket from the pool and lets it listen.
+    /// Begins a connection, with segments of at most `largest_mss` payload bytes:
+    /// takes a socket from the pool and lets it listen.
     /// `None` if all are taken.
     pub fn begin(
         &mut self,
@@ -210,6 +214,7 @@ impl Flows {
         class: SocketClass,
         listener: ListenerId,
         owner: Owner,
+        largest_mss: usize,
         now: u64,
     ) -> Option<u32> {
         let slot = self.take_slot(class)?;
@@ -226,6 +231,7 @@ impl Flows {
         flow.forget_silence();
         prepare(flow.socket_mut(), config, &tuple);
         flow.state = tcp::State::Listen;
+        flow.recovery = Recovery::new(largest_mss);
         self.names.insert(tuple, slot);
         self.half_open.push(slot);
         Some(slot)
@@ -311,13 +317,14 @@ fn new_flow(class: SocketClass, config: &ClassConfig) -> Flow {
         fin_told: false,
         end_told: false,
         state: tcp::State::Closed,
+        recovery: Recovery::new(0),
     }
 }
 
 /// Makes a socket from the pool as good as new, and lets it listen.
 fn prepare(socket: &mut tcp::Socket<'_>, config: &TcpConfig, tuple: &Tuple) {
     socket.abort();
-    socket.set_congestion_control(tcp::CongestionControl::Reno);
+    socket.set_congestion_control(tcp::CongestionControl::None);
     socket.set_keep_alive(Some(Duration::from_micros(config.keep_alive / 1000)));
     socket.set_timeout(Some(Duration::from_micros(config.timeout / 1000)));
     socket.set_nagle_enabled(true);

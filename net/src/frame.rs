@@ -142,6 +142,11 @@ impl TcpFlags {
         self.0 & Self::FIN != 0
     }
 
+    /// Whether the segment is the sender's first.
+    pub fn synchronizes(self) -> bool {
+        self.0 & Self::SYN != 0
+    }
+
     /// Whether the segment breaks a connection.
     pub fn resets(self) -> bool {
         self.0 & Self::RST != 0

@@ -27,6 +27,7 @@ mod offload;
 mod rate;
 mod reassembly;
 mod receive;
+mod recovery;
 mod time_wait;
 mod timers;
 mod udp;

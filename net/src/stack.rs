@@ -9,6 +9,7 @@
 
 mod egress;
 mod ingress;
+mod repair;
 
 pub(crate) use egress::earlier;
 
@@ -148,6 +149,8 @@ pub struct Stack {
     next_port: u16,
     addressing: Addressing,
     linger: u64,
+    /// How long a peer may be silent, in nanoseconds.
+    patience: u64,
     reassembly: Reassembly,
     gro: Gro,
     unreachable: RateLimit,
@@ -232,6 +235,7 @@ impl Stack {
             next_port: *config.data_ports.start(),
             addressing,
             linger: config.tcp.linger,
+            patience: config.tcp.timeout,
             reassembly: Reassembly::new(
                 config.udp.reassembly_buffers,
                 config.udp.reassembly_timeout,

@@ -155,6 +155,7 @@ impl Stack {
                 return Turn::Done(None);
             }
         }
+        self.recover(slot, tx);
         let turn = self.drive(Slot::Tcp(slot), tx);
         self.settle(slot, false);
         match turn {
@@ -194,11 +195,11 @@ impl Stack {
                 self.flows.end(slot);
                 Turn::Done(None)
             }
-            Phase::HalfOpen | Phase::Open | Phase::Released if flow.limit != NEVER => {
-                let limit = flow.limit.div_ceil(1000) as i64;
-                Turn::Done(Some(at.map_or(limit, |at| at.min(limit))))
+            Phase::HalfOpen | Phase::Open | Phase::Released => {
+                let at = sooner(at, flow.recovery.deadline(self.patience));
+                let limit = (flow.limit != NEVER).then_some(flow.limit);
+                Turn::Done(sooner(at, limit))
             }
-            Phase::HalfOpen | Phase::Open | Phase::Released => Turn::Done(at),
         }
     }
 
@@ -260,6 +261,7 @@ impl Stack {
                 may_be_long: false,
                 offloads: &self.offloads,
                 scratch: &mut self.scratch,
+                sent: None,
                 asked: false,
                 refused: false,
             };
@@ -272,7 +274,11 @@ impl Stack {
         true
     }
 
-    fn poll_egress<T: Transmit>(&mut self, slot: Slot, tx: &mut T) -> (PollResult, bool, bool) {
+    pub(super) fn poll_egress<T: Transmit>(
+        &mut self,
+        slot: Slot,
+        tx: &mut T,
+    ) -> (PollResult, bool, bool) {
         let may_be_long = match slot {
             Slot::Tcp(slot) => self.flows.at(slot).socket().send_queue() > self.offloads.mss(),
             Slot::Common | Slot::Udp(_) => false,
@@ -292,15 +298,18 @@ impl Stack {
             may_be_long,
             offloads: &self.offloads,
             scratch: &mut self.scratch,
+            sent: None,
             asked: false,
             refused: false,
         };
         let result = self.interface.poll_egress(self.now, &mut port, sockets);
-        (result, port.asked, port.refused)
+        let (sent, asked, refused) = (port.sent, port.asked, port.refused);
+        self.note(slot, sent);
+        (result, asked, refused)
     }
 
     /// When a socket set wants its next turn, in smoltcp's microseconds.
-    fn next_of(&mut self, slot: Slot) -> Option<i64> {
+    pub(super) fn next_of(&mut self, slot: Slot) -> Option<i64> {
         let sockets: &SocketSet<'static> = match slot {
             Slot::Common => &self.common,
             Slot::Udp(slot) => &self.udp.at(slot).sockets,
@@ -314,6 +323,16 @@ impl Stack {
 /// The earlier of two times, of which either may be never.
 pub(crate) fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// The earlier of a time in smoltcp's microseconds and one in nanoseconds, of
+/// which either may be never.
+fn sooner(at: Option<i64>, nanoseconds: Option<u64>) -> Option<i64> {
+    let other = nanoseconds.map(|at| at.div_ceil(1000) as i64);
+    match (at, other) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
     }

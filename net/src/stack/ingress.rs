@@ -11,6 +11,7 @@ use crate::flows::Phase;
 use crate::frame::{Drop, Fragment, Kind, TcpFrame, UdpFrame, is_tcp};
 use crate::gro::{Joined, Offer};
 use crate::reassembly::Outcome;
+use crate::recovery::Heard;
 use crate::services::{Ending, Event};
 use crate::time_wait::Answer;
 
@@ -122,7 +123,17 @@ impl Stack {
         if segment.flags.closes() {
             self.flows.at(slot).peer_end = segment.end;
         }
+        if self
+            .flows
+            .at(slot)
+            .recovery
+            .hear(segment, frame, self.now_ns)
+            == Heard::Known
+        {
+            return self.queue(Slot::Tcp(slot));
+        }
         self.process(Slot::Tcp(slot), frame, tx);
+        self.deliver_early_fin(slot, tx);
         self.settle(slot, true);
         self.queue(Slot::Tcp(slot));
     }
@@ -142,6 +153,7 @@ impl Stack {
             listener.class,
             listener.id,
             listener.owner,
+            self.offloads.mss(),
             self.now_ns,
         );
         if slot.is_none() {
@@ -304,7 +316,7 @@ impl Stack {
     }
 
     /// Lets smoltcp process a frame with one socket set.
-    fn process<T: Transmit>(&mut self, slot: Slot, frame: &[u8], tx: &mut T) {
+    pub(super) fn process<T: Transmit>(&mut self, slot: Slot, frame: &[u8], tx: &mut T) {
         let sockets = match slot {
             Slot::Common => &mut self.common,
             Slot::Udp(slot) => &mut self.udp.at(slot).sockets,
@@ -320,11 +332,14 @@ impl Stack {
             may_be_long: false,
             offloads: &self.offloads,
             scratch: &mut self.scratch,
+            sent: None,
             asked: false,
             refused: false,
         };
         self.interface
             .poll_ingress_single(self.now, &mut port, sockets);
+        let sent = port.sent;
+        self.note(slot, sent);
     }
 
     /// Somebody told us a station address: those that wait for one try again.

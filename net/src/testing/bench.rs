@@ -1,6 +1,7 @@
 //! The appliance and its peer, and the wire between them.
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec;
@@ -29,6 +30,12 @@ pub struct Faults {
     pub corrupt: u32,
 }
 
+/// Says whether a frame is lost; the flag says that it goes to the peer.
+pub type Loss = Box<dyn FnMut(bool, &[u8]) -> bool>;
+
+/// Frames under way, with when they arrive.
+type UnderWay = VecDeque<(u64, Vec<u8>)>;
+
 pub struct Bench {
     pub appliance: Appliance<MemoryNic, MemoryMachine>,
     pub hardware: Rc<Hardware>,
@@ -37,6 +44,12 @@ pub struct Bench {
     pub peer: Peer,
     pub dhcp: Option<DhcpServer>,
     pub faults: Faults,
+    /// What is lost on purpose.
+    pub loss: Option<Loss>,
+    /// How long frames are under way, in nanoseconds.
+    pub delay: u64,
+    to_peer: UnderWay,
+    to_us: UnderWay,
     /// Whether the cable is out.
     pub cut: bool,
     /// All that the appliance has sent.
@@ -85,6 +98,10 @@ impl Bench {
             peer: Peer::new(config.mtu),
             dhcp: None,
             faults: Faults::default(),
+            loss: None,
+            delay: 0,
+            to_peer: VecDeque::new(),
+            to_us: VecDeque::new(),
             cut: false,
             capture: Vec::new(),
             exit: None,
@@ -135,7 +152,11 @@ impl Bench {
             Some(until) if !busy => {
                 let peer = self.peer.poll_at(self.instant());
                 let peer = peer.map_or(u64::MAX, |at| at.total_micros() as u64 * 1000);
-                let next = until.min(peer).min(end).max(self.now() + 1000);
+                let arrival = [&self.to_peer, &self.to_us]
+                    .into_iter()
+                    .filter_map(|way| way.front().map(|&(at, _)| at))
+                    .fold(end, u64::min);
+                let next = until.min(peer).min(arrival).max(self.now() + 1000);
                 self.clockwork.now.set(next);
                 if next >= until {
                     self.clockwork.asleep.set(None);
@@ -159,8 +180,20 @@ impl Bench {
         }
         self.spoil(&mut to_peer);
         self.spoil(&mut to_us);
-        self.peer.wire.inbound.extend(to_peer);
-        for frame in to_us {
+        if let Some(lose) = &mut self.loss {
+            to_peer.retain(|frame| !lose(true, frame));
+            to_us.retain(|frame| !lose(false, frame));
+        }
+        let now = self.now();
+        let at = now + self.delay;
+        self.to_peer
+            .extend(to_peer.into_iter().map(|frame| (at, frame)));
+        self.to_us
+            .extend(to_us.into_iter().map(|frame| (at, frame)));
+        while let Some((_, frame)) = self.to_peer.pop_front_if(|(at, _)| *at <= now) {
+            self.peer.wire.inbound.push_back(frame);
+        }
+        while let Some((_, frame)) = self.to_us.pop_front_if(|(at, _)| *at <= now) {
             self.hardware.arrive(frame);
         }
         busy

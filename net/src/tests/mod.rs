@@ -9,5 +9,6 @@ mod limits;
 mod lossy;
 mod netperf;
 mod receive;
+mod recovery;
 mod tcp;
 mod udp;

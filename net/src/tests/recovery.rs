@@ -1,0 +1,221 @@
+//! What the appliance sends again, over a wire that loses chosen frames.
+
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+
+use smoltcp::iface::SocketHandle;
+
+use crate::testing::bench::SECOND;
+use crate::testing::services::{DATA_PORT, pattern};
+use crate::testing::*;
+
+const MILLISECOND: u64 = 1_000_000;
+/// One way.
+const DELAY: u64 = 5 * MILLISECOND;
+const ROUND_TRIP: u64 = 2 * DELAY;
+const MSS: usize = 1460;
+
+/// A data segment that the appliance put on the wire: when, where in the
+/// stream, how long, and whether it was lost.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    at: usize,
+    len: usize,
+    lost: bool,
+}
+
+/// A stream from the appliance, whose segments are lost as `lose` says: it is
+/// given a segment's place in the stream and how often that was sent before.
+struct Stream {
+    bench: Bench,
+    handle: SocketHandle,
+    seen: Rc<RefCell<Vec<Seen>>>,
+    total: usize,
+}
+
+impl Stream {
+    fn new(total: usize, mut lose: impl FnMut(usize, usize) -> bool + 'static) -> Self {
+        let mut bench = Bench::new();
+        bench.introduce();
+        bench.delay = DELAY;
+        bench.log.greeting.set(total);
+        let seen = Rc::new(RefCell::new(Vec::<Seen>::new()));
+        let log = seen.clone();
+        let mut first = None;
+        bench.loss = Some(Box::new(move |to_peer, frame| {
+            let Some((_, segment)) = as_tcp(frame).filter(|_| to_peer) else {
+                return false;
+            };
+            let seq = segment.seq_number().0 as u32;
+            if segment.syn() {
+                first = Some(seq.wrapping_add(1));
+            }
+            let len = segment.payload().len() + usize::from(segment.fin());
+            let Some(first) = first.filter(|_| len > 0 && !segment.syn()) else {
+                return false;
+            };
+            let at = seq.wrapping_sub(first) as usize;
+            let mut log = log.borrow_mut();
+            let before = log.iter().filter(|seen| seen.at == at).count();
+            let lost = lose(at, before);
+            log.push(Seen { at, len, lost });
+            lost
+        }));
+        let handle = bench.peer.connect(DATA_PORT);
+        Self {
+            bench,
+            handle,
+            seen,
+            total,
+        }
+    }
+
+    /// Runs until all has come, and finds that it is right.
+    fn finish(&mut self) -> Outcome {
+        let (handle, total) = (self.handle, self.total);
+        let start = self.bench.now();
+        let (mut got, mut last, mut gap) = (0, None, 0);
+        let done = self.bench.run_until(60 * SECOND, |bench| {
+            let now = bench.now();
+            let socket = bench.peer.tcp(handle);
+            while socket.can_recv() {
+                gap = gap.max(now - last.unwrap_or(now));
+                last = Some(now);
+                got += socket
+                    .recv(|data| {
+                        let right = |(at, byte): (usize, &u8)| *byte == pattern(got + at);
+                        assert!(data.iter().enumerate().all(right), "at {got}");
+                        (data.len(), data.len())
+                    })
+                    .unwrap();
+            }
+            got == total
+        });
+        assert!(done, "{got} of {total} came");
+        let outcome = Outcome {
+            took: self.bench.now() - start,
+            gap,
+            needless: self.needless(),
+        };
+        std::println!("{outcome:?}");
+        outcome
+    }
+
+    /// How many data segments were sent more than were needed: each of those that
+    /// were lost must be sent once more.
+    fn needless(&self) -> usize {
+        let seen = self.seen.borrow();
+        let lost = seen.iter().filter(|seen| seen.lost).count();
+        let sent: usize = seen.iter().map(|seen| seen.len).sum();
+        (sent - self.total).div_ceil(MSS).saturating_sub(lost)
+    }
+}
+
+/// What became of a stream.
+#[derive(Clone, Copy, Debug)]
+struct Outcome {
+    /// How long it took, in nanoseconds.
+    took: u64,
+    /// The longest time in which nothing came.
+    gap: u64,
+    /// Segments that were sent for nothing.
+    needless: usize,
+}
+
+/// Sends a stream whose segments are lost as `lose` says.
+fn stream(total: usize, lose: impl FnMut(usize, usize) -> bool + 'static) -> Outcome {
+    Stream::new(total, lose).finish()
+}
+
+const TOTAL: usize = 200 * MSS;
+
+/// The nth segment of a full stream.
+const fn nth(segment: usize) -> usize {
+    segment * MSS
+}
+
+#[test]
+fn a_stream_over_a_good_wire_starts_fast_and_repeats_nothing() {
+    let outcome = stream(TOTAL, |_, _| false);
+    // The handshake, and windows of 10, 20 and 40 segments; the peer's own lets no
+    // more than 44 be under way.
+    assert!(outcome.took < 9 * ROUND_TRIP);
+    assert_eq!(outcome.needless, 0);
+}
+
+#[test]
+fn a_lost_segment_costs_a_round_trip() {
+    for segment in [0, 5, 20, 100, 190] {
+        let outcome = stream(TOTAL, move |at, before| at == nth(segment) && before == 0);
+        assert!(outcome.gap <= 3 * ROUND_TRIP);
+        assert_eq!(outcome.needless, 0);
+    }
+}
+
+#[test]
+fn two_holes_in_a_window_cost_two() {
+    let holes = [nth(20), nth(24)];
+    let outcome = stream(TOTAL, move |at, before| holes.contains(&at) && before == 0);
+    assert!(outcome.gap <= 3 * ROUND_TRIP);
+    assert_eq!(outcome.needless, 0);
+}
+
+#[test]
+fn a_lost_tail_is_probed_for() {
+    for tail in 1..4 {
+        let outcome = stream(TOTAL, move |at, before| {
+            at >= TOTAL - nth(tail) && before == 0
+        });
+        assert!(outcome.gap <= 300 * MILLISECOND);
+        assert!(outcome.needless <= 1);
+    }
+}
+
+#[test]
+fn a_repetition_that_is_lost_is_noticed() {
+    let outcome = stream(TOTAL, |at, before| at == nth(20) && before < 2);
+    assert!(outcome.gap <= 5 * ROUND_TRIP);
+    assert_eq!(outcome.needless, 0);
+}
+
+#[test]
+fn a_window_that_is_lost_is_sent_again_in_slow_start() {
+    let outcome = stream(TOTAL, |at, before| {
+        (nth(20)..nth(60)).contains(&at) && before == 0
+    });
+    assert!(outcome.gap <= 300 * MILLISECOND);
+    assert!(outcome.needless <= 1);
+}
+
+#[test]
+fn a_peer_that_is_gone_is_given_up() {
+    let mut stream = Stream::new(TOTAL, |at, _| at >= nth(20));
+    let gone = |bench: &mut Bench| bench.appliance.stack.flow_count() == 0;
+    assert!(stream.bench.run_until(45 * SECOND, gone));
+    // Twenty that came, those under way, and one for each timeout, which doubles.
+    assert!(stream.seen.borrow().len() < 80);
+}
+
+/// A generator of losses, so many in a thousand.
+fn at_random(rate: u64, seed: u64) -> impl FnMut(usize, usize) -> bool {
+    let mut random = seed * 2 + 1;
+    move |_, _| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % 1000 < rate
+    }
+}
+
+#[test]
+fn random_loss_causes_no_storm() {
+    for (rate, longest) in [(1, 1), (10, 2), (50, 6)] {
+        for seed in 1..8 {
+            let outcome = stream(TOTAL * 5, at_random(rate, seed * 0x9e37_79b9));
+            assert!(outcome.took <= longest * SECOND);
+            assert!(outcome.needless <= 50);
+        }
+    }
+}
