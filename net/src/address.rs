@@ -151,6 +151,18 @@ impl Addressing {
         self.current
     }
 
+    /// The neighbour that a packet to `peer` goes to: the peer itself, or the
+    /// gateway. `None` if there is no way to it, or no host can have its address.
+    pub fn next_hop(&self, peer: Ipv4Address) -> Option<Ipv4Address> {
+        let ours = self.current?;
+        if !ours.contains_addr(&peer) {
+            return self.gateway;
+        }
+        let network = ours.network().address();
+        let is_host = ours.prefix_len() > 30 || peer != network && ours.broadcast() != Some(peer);
+        (is_host && peer != ours.address()).then_some(peer)
+    }
+
     /// The link came up, perhaps to another network. The address is kept until
     /// a server says otherwise, so that a cable that was out for a moment does
     /// not break connections.

@@ -102,6 +102,8 @@ counters! {
         /// UDP sockets' queues dropped: nobody has the address of the first
         /// datagram's receiver.
         drop_unresolved: "drop.unresolved",
+        /// Datagrams dropped: there is no way to their receiver.
+        drop_no_route: "drop.no_route",
         /// Datagrams dropped: nobody listens, and enough senders were told.
         drop_udp_no_port: "drop.udp_no_port",
         /// Packets dropped: their protocol is not known here, and enough senders

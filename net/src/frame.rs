@@ -7,6 +7,7 @@
 //! fixed capabilities cannot say.
 
 use core::hash::{Hash, Hasher};
+use core::net::SocketAddrV4;
 
 use smoltcp::wire::{ArpPacket, ArpRepr, EthernetProtocol, IpProtocol, Ipv4Address};
 use uniperf_drivers::nic::{MacAddress, RxChecksum, RxFrame};
@@ -19,7 +20,8 @@ pub const ETHERNET_HEADER: usize = 14;
 pub const IPV4_HEADER: usize = 20;
 /// Bytes of a TCP header without options.
 pub const TCP_HEADER: usize = 20;
-const UDP_HEADER: usize = 8;
+/// Bytes of a UDP header.
+pub const UDP_HEADER: usize = 8;
 
 /// Whether a frame that was found to be sound is a TCP segment.
 pub fn is_tcp(frame: &[u8]) -> bool {
@@ -54,7 +56,7 @@ pub enum Kind<'a> {
     /// A whole TCP segment.
     Tcp(TcpFrame),
     /// A whole UDP datagram.
-    Udp(UdpFrame),
+    Udp(UdpFrame<'a>),
     /// A part of a datagram.
     Fragment(Fragment<'a>),
     /// A whole ICMP message.
@@ -155,11 +157,13 @@ impl TcpFlags {
 
 /// What the socket table wants to know of a UDP datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UdpFrame {
+pub struct UdpFrame<'a> {
     /// Where it goes.
-    pub local_port: u16,
-    /// Payload bytes.
-    pub payload: usize,
+    pub local: SocketAddrV4,
+    /// Where it comes from.
+    pub remote: SocketAddrV4,
+    /// Its bytes.
+    pub payload: &'a [u8],
 }
 
 /// A part of a datagram.
@@ -325,7 +329,11 @@ fn look_at_tcp(addresses: &[u8; 8], segment: &[u8], verified: bool) -> Result<Tc
     })
 }
 
-fn look_at_udp(addresses: &[u8; 8], datagram: &[u8], verified: bool) -> Result<UdpFrame, Drop> {
+fn look_at_udp<'a>(
+    addresses: &[u8; 8],
+    datagram: &'a [u8],
+    verified: bool,
+) -> Result<UdpFrame<'a>, Drop> {
     let Some(header) = datagram.first_chunk::<UDP_HEADER>() else {
         return Err(Drop::Truncated);
     };
@@ -342,9 +350,11 @@ fn look_at_udp(addresses: &[u8; 8], datagram: &[u8], verified: bool) -> Result<U
     if !verified && has_checksum && !sum().is_good() {
         return Err(Drop::Checksum);
     }
+    let [a, b, c, d, e, f, g, h] = *addresses;
     Ok(UdpFrame {
-        local_port: be16(header, 2),
-        payload: len - UDP_HEADER,
+        local: SocketAddrV4::new(Ipv4Address::new(e, f, g, h), be16(header, 2)),
+        remote: SocketAddrV4::new(Ipv4Address::new(a, b, c, d), be16(header, 0)),
+        payload: &covered[UDP_HEADER..],
     })
 }
 

@@ -33,7 +33,7 @@ const RING_SHARE: usize = 4;
 /// How frames are to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offloads {
-    /// The NIC fills in TCP checksums.
+    /// The NIC fills in TCP and UDP checksums.
     checksum: bool,
     /// The NIC's verdict on received checksums counts.
     verdict: bool,
@@ -80,6 +80,11 @@ impl Offloads {
     pub fn super_segment(&self) -> Option<usize> {
         let is_worth_it = self.super_segment >= HEADERS + 2 * usize::from(self.mss);
         is_worth_it.then_some(self.super_segment)
+    }
+
+    /// Whether the NIC fills in TCP and UDP checksums.
+    pub fn checksum(&self) -> bool {
+        self.checksum
     }
 
     /// Payload bytes of a full segment.

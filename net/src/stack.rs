@@ -7,6 +7,7 @@
 //! sockets that have something to say send it. Sockets that nothing happened to
 //! are not looked at.
 
+mod datagrams;
 mod egress;
 mod ingress;
 mod repair;
@@ -21,7 +22,7 @@ use core::ops::RangeInclusive;
 use hashbrown::HashMap;
 use smoltcp::iface::{self, Interface, SocketSet};
 use smoltcp::phy::DeviceCapabilities;
-use smoltcp::socket::{tcp, udp};
+use smoltcp::socket::tcp;
 use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, Ipv4Cidr};
 use uniperf_drivers::nic::{Capabilities, MacAddress};
@@ -34,13 +35,17 @@ use crate::flows::{Flows, Phase};
 use crate::frame::{ETHERNET_HEADER, Station};
 use crate::gro::Gro;
 use crate::hash::FlowHash;
+use crate::neighbours::Neighbours;
 use crate::offload::Offloads;
+use crate::pages::Pages;
 use crate::rate::RateLimit;
 use crate::reassembly::Reassembly;
 use crate::services::Event;
 use crate::time_wait::TimeWait;
 use crate::timers::Timers;
 use crate::udp::UdpSockets;
+pub use crate::udp::{Datagram, Payload, SendError, Socket as UdpSocket};
+use egress::Turn;
 
 /// A VLAN tag's bytes: frames may be longer by so much than the MTU says.
 const VLAN_TAG: usize = 4;
@@ -138,11 +143,13 @@ pub struct Stack {
 
     /// The DHCP client. ARP, ICMP and what belongs to no socket go here too.
     common: SocketSet<'static>,
-    /// A set without sockets, to drive the interface's own work.
-    nobody: SocketSet<'static>,
     flows: Flows,
     time_wait: TimeWait,
     udp: UdpSockets,
+    neighbours: Neighbours,
+    pages: Pages,
+    /// Identification of the datagram that was cut last.
+    next_id: u16,
     listeners: HashMap<u16, Listener, FlowHash>,
     next_serial: u32,
     data_ports: RangeInclusive<u16>,
@@ -180,8 +187,15 @@ pub(crate) struct Place {
     unresolved: bool,
 }
 
-/// A socket set that can be driven, by a number: what the queue of turns and
-/// the timers know it by.
+/// One of smoltcp's socket sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Set {
+    Common,
+    Flow(u32),
+}
+
+/// What can have a turn to send, by a number: what the queue of turns and the
+/// timers know it by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
     Common,
@@ -225,10 +239,12 @@ impl Stack {
             },
             mtu,
             common,
-            nobody: SocketSet::new(Vec::new()),
             flows: Flows::new(&config.tcp, hash),
             time_wait: TimeWait::new(config.tcp.time_wait_entries, config.tcp.time_wait, hash),
             udp: UdpSockets::new(&config.udp, hash),
+            neighbours: Neighbours::new(hash),
+            pages: Pages::new(),
+            next_id: config.seed as u16,
             listeners: HashMap::with_hasher(hash),
             next_serial: 1,
             data_ports: config.data_ports.clone(),
@@ -359,19 +375,26 @@ impl Stack {
         }
     }
 
-    /// Opens a UDP socket on a port, or on any free data port.
+    /// Opens a UDP socket on a port, or on any free data port. `payload` says
+    /// whether the service wants to see what comes.
     ///
     /// # Errors
     ///
     /// Any [`OpenError`].
-    pub fn open_udp(&mut self, port: Option<u16>, owner: Owner) -> Result<UdpId, OpenError> {
+    pub fn open_udp(
+        &mut self,
+        port: Option<u16>,
+        payload: Payload,
+        owner: Owner,
+    ) -> Result<UdpId, OpenError> {
         let port = match port {
             Some(0) => return Err(OpenError::PortInUse),
             Some(port) if self.udp.find(port).is_some() => return Err(OpenError::PortInUse),
             Some(port) => port,
             None => self.free_port(|stack, port| stack.udp.find(port).is_none())?,
         };
-        let slot = self.udp.open(port, owner).ok_or(OpenError::NoSocketFree)?;
+        let slot = self.udp.open(port, payload, owner);
+        let slot = slot.ok_or(OpenError::NoSocketFree)?;
         Ok(self.udp.id(slot))
     }
 
@@ -383,10 +406,10 @@ impl Stack {
 
     /// A UDP socket, to receive from and send with. Its turn to send comes when
     /// the service returns. `None` when it was closed.
-    pub fn udp(&mut self, socket: UdpId) -> Option<&mut udp::Socket<'static>> {
+    pub fn udp(&mut self, socket: UdpId) -> Option<&mut UdpSocket> {
         let slot = self.udp.owned(socket)?;
         self.queue(Slot::Udp(slot));
-        Some(self.udp.at(slot).socket_mut())
+        Some(&mut self.udp.at(slot).socket)
     }
 
     /// Asks for one [`Event::Datagrams`] when datagrams have left and made room.
@@ -461,7 +484,7 @@ impl Stack {
             ));
         }
         for socket in self.udp.iter() {
-            let (port, socket) = (socket.port(), socket.socket());
+            let (port, socket) = (socket.port(), &socket.socket);
             visit(format_args!(
                 "udp *:{port} received {} to send {}",
                 socket.recv_queue(),
@@ -491,6 +514,7 @@ impl Stack {
     /// The link came up.
     pub(crate) fn link_up(&mut self) {
         self.addressing.link_up(&mut self.common, self.now_ns);
+        self.neighbours.clear();
         self.queue(Slot::Common);
     }
 

@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use super::Snapshot;
-use super::server::endpoint;
 use super::session::Session;
 use super::test::Connection;
 use crate::services::Context;
@@ -118,11 +117,11 @@ impl Client {
         let Some(socket) = cx.stack.udp(id) else {
             return;
         };
-        let Some(to) = endpoint(to) else {
+        let SocketAddr::V4(to) = to else {
             return;
         };
         for _ in 0..count {
-            if socket.send(0, to).is_err() {
+            if socket.send(to, 0).is_err() {
                 break;
             }
         }

@@ -39,4 +39,4 @@ pub use report::Report;
 pub use server::Server;
 pub use session::{Action, Host, Interface, PciIds, Session};
 pub use spec::{Errno, Limit, Open, Opened, Spec, Transport};
-pub use test::{Accept, Connection, Datagram, Step, Test};
+pub use test::{Accept, Connection, Received, Step, Test};

@@ -4,19 +4,21 @@
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-use smoltcp::socket::{tcp, udp};
+use smoltcp::socket::tcp;
 use smoltcp::wire::{IpAddress, IpEndpoint};
 
 use super::client::{Client, DataSocket};
 use super::session::{Action, Host, Session};
 use super::spec::{Errno, Open, Opened, Transport};
-use super::test::{Accept, Datagram, Step};
+use super::test::{Accept, Received, Step};
 use super::wire::Text;
 use super::{Report, Snapshot};
 use crate::config::{ClassConfig, Config};
 use crate::machine::Machine;
 use crate::services::{Context, Event, Service};
-use crate::stack::{FlowId, ListenerId, OpenError, SocketClass, Stack};
+use crate::stack::{
+    Datagram, FlowId, ListenerId, OpenError, Payload, SendError, SocketClass, Stack,
+};
 
 /// Where netperf looks for its server.
 pub const CONTROL_PORT: u16 = 12865;
@@ -233,7 +235,9 @@ impl Server {
                 (listener.map(DataSocket::Listener), self.data_buffers)
             }
             Transport::Udp => (
-                cx.stack.open_udp(open.port, owner).map(DataSocket::Udp),
+                cx.stack
+                    .open_udp(open.port, Payload::Counted, owner)
+                    .map(DataSocket::Udp),
                 self.datagram_buffers,
             ),
         };
@@ -391,28 +395,25 @@ impl Server {
             return;
         };
         let mut is_over = false;
-        while !is_over && let Ok((data, meta)) = socket.recv() {
-            match test.datagram_received(socket_address(meta.endpoint), data.len(), cx.now) {
-                Datagram::Foreign | Datagram::Counted => {}
-                Datagram::Reply(bytes) => match socket.send(bytes, meta) {
-                    Ok(_) => is_over = test.datagram_sent(bytes, cx.now) == Step::Ended,
+        while !is_over && let Some(Datagram { peer, len }) = socket.receive() {
+            match test.datagram_received(peer.into(), len, cx.now) {
+                Received::Foreign | Received::Counted => {}
+                Received::Reply(bytes) => match socket.send(peer, bytes) {
+                    Ok(()) => is_over = test.datagram_sent(bytes, cx.now) == Step::Ended,
                     Err(_) => test.datagram_failed(),
                 },
-                Datagram::Ended => is_over = true,
+                Received::Ended => is_over = true,
             }
         }
         let mut sent = 0;
         while !is_over
             && sent < DATAGRAMS_A_TURN
-            && let Some((to, bytes)) = test.datagram_due()
+            && let Some((SocketAddr::V4(to), bytes)) = test.datagram_due()
         {
-            let Some(to) = endpoint(to) else {
-                break;
-            };
-            match socket.send(bytes, to) {
-                Ok(_) => is_over = test.datagram_sent(bytes, cx.now) == Step::Ended,
-                Err(udp::SendError::BufferFull) => break,
-                Err(udp::SendError::Unaddressable) => {
+            match socket.send(to, bytes) {
+                Ok(()) => is_over = test.datagram_sent(bytes, cx.now) == Step::Ended,
+                Err(SendError::Full) => break,
+                Err(SendError::Unaddressable) => {
                     test.datagram_failed();
                     break;
                 }
@@ -555,14 +556,6 @@ fn ip(address: IpAddress) -> IpAddr {
 
 fn socket_address(endpoint: IpEndpoint) -> SocketAddr {
     SocketAddr::new(ip(endpoint.addr), endpoint.port)
-}
-
-/// `None` for an address that the stack does not speak.
-pub(super) fn endpoint(address: SocketAddr) -> Option<IpEndpoint> {
-    match address.ip() {
-        IpAddr::V4(ip) => Some((ip, address.port()).into()),
-        IpAddr::V6(_) => None,
-    }
 }
 
 impl DataSocket {

@@ -57,7 +57,7 @@ pub enum Accept {
 
 /// What to do with a datagram that came to the data port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Datagram {
+pub enum Received {
     /// It is not the test's.
     Foreign,
     /// It is counted.
@@ -275,24 +275,24 @@ impl Test {
     }
 
     /// A datagram of so many bytes came to the data port.
-    pub fn datagram_received(&mut self, from: SocketAddr, bytes: usize, now: u64) -> Datagram {
+    pub fn datagram_received(&mut self, from: SocketAddr, bytes: usize, now: u64) -> Received {
         if self.end.is_some() {
-            return Datagram::Ended;
+            return Received::Ended;
         }
         if self.source != Some(from) && !self.adopt_source(from) {
-            return Datagram::Foreign;
+            return Received::Foreign;
         }
         if bytes == 0 {
             self.end_now(now);
-            return Datagram::Ended;
+            return Received::Ended;
         }
         self.see(now);
         self.receives += 1;
         self.bytes_received += (bytes as u64).min(self.receive_size);
         if self.spec.open.sends && self.spec.open.receives {
-            Datagram::Reply(self.send_size as usize)
+            Received::Reply(self.send_size as usize)
         } else {
-            Datagram::Counted
+            Received::Counted
         }
     }
 

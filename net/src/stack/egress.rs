@@ -4,22 +4,16 @@ use smoltcp::iface::{PollResult, SocketSet};
 use smoltcp::socket::tcp::State;
 use uniperf_drivers::nic::Transmit;
 
-use super::{Slot, Stack};
+use super::{Set, Slot, Stack};
 use crate::device::Port;
 use crate::flows::{NEVER, Phase};
-use crate::services::Event;
-use crate::udp::UdpPhase;
 
 /// Frames that a socket sends before the next one has its turn.
 const QUANTUM: usize = 32;
 
-/// How often the station address of a datagram's receiver is asked for, a
-/// second apart, before what waits is given up.
-const MOST_QUESTIONS: u8 = 3;
-
 /// What came of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+pub(super) enum Turn {
     /// Nothing is left to send now; the socket is to be asked again at this
     /// time, in smoltcp's microseconds.
     Done(Option<i64>),
@@ -99,47 +93,18 @@ impl Stack {
     }
 
     fn turn_of_common<T: Transmit>(&mut self, tx: &mut T) -> Turn {
-        let turn = self.drive(Slot::Common, tx);
+        let turn = self.drive(Set::Common, tx);
         let before = self.addressing.current();
         let notice = self
             .addressing
             .update(&mut self.interface, &mut self.common, self.now_ns);
         self.notices.extend(notice);
         if self.addressing.current() != before {
+            self.neighbours.clear();
             // Connections from an address that is gone end.
             let slots: alloc::vec::Vec<u32> = self.flows.iter().map(|(slot, _)| slot).collect();
             for slot in slots {
                 self.queue(Slot::Tcp(slot));
-            }
-        }
-        turn
-    }
-
-    fn turn_of_udp<T: Transmit>(&mut self, slot: u32, tx: &mut T) -> Turn {
-        let before = self.udp.at(slot).socket().send_queue();
-        let turn = self.drive(Slot::Udp(slot), tx);
-        let id = self.udp.id(slot);
-        let udp = self.udp.at(slot);
-        match turn {
-            Turn::Unresolved(_) => udp.stuck += 1,
-            _ => udp.stuck = 0,
-        }
-        let rests = matches!(turn, Turn::Done(_) | Turn::Unresolved(_));
-        if udp.phase == UdpPhase::Closing && rests {
-            self.udp.end(slot);
-        } else if udp.stuck > MOST_QUESTIONS {
-            // Nobody has that address, and all that is queued waits behind it.
-            self.counters.drop_unresolved += 1;
-            udp.empty();
-            udp.bind();
-        } else if udp.wants_room && udp.socket().send_queue() < before {
-            udp.wants_room = false;
-            if !core::mem::replace(&mut udp.touched, true) {
-                let event = Event::Datagrams {
-                    socket: id,
-                    token: udp.owner.token,
-                };
-                self.events.push_back(event);
             }
         }
         turn
@@ -156,7 +121,7 @@ impl Stack {
             }
         }
         self.recover(slot, tx);
-        let turn = self.drive(Slot::Tcp(slot), tx);
+        let turn = self.drive(Set::Flow(slot), tx);
         self.settle(slot, false);
         match turn {
             Turn::Unresolved(at) => {
@@ -218,27 +183,19 @@ impl Stack {
     }
 
     /// Lets a socket set send up to [`QUANTUM`] frames.
-    fn drive<T: Transmit>(&mut self, slot: Slot, tx: &mut T) -> Turn {
-        // smoltcp cuts one datagram at a time, and forgets it when another is
-        // to be cut before all of it has been sent.
-        if matches!(slot, Slot::Udp(_)) && !self.finish_datagram(tx) {
-            return Turn::RingFull;
-        }
+    fn drive<T: Transmit>(&mut self, set: Set, tx: &mut T) -> Turn {
         for _ in 0..QUANTUM {
-            let (result, asked, refused) = self.poll_egress(slot, tx);
+            let (result, asked, refused) = self.poll_egress(set, tx);
             if refused {
                 return Turn::RingFull;
             }
-            let at = self.next_of(slot);
+            let at = self.next_of(set);
             if result == PollResult::None {
                 return match asked {
                     // It wanted to send and did not: see `device::Port`.
                     true => Turn::Unresolved(at),
                     false => Turn::Done(at),
                 };
-            }
-            if matches!(slot, Slot::Udp(_)) && !self.finish_datagram(tx) {
-                return Turn::RingFull;
             }
             if at.is_none_or(|at| at > self.now.total_micros()) {
                 return Turn::Done(at);
@@ -247,46 +204,18 @@ impl Stack {
         Turn::More
     }
 
-    /// Sends the rest of a datagram that is being cut. Returns whether all of
-    /// it is in the ring.
-    fn finish_datagram<T: Transmit>(&mut self, tx: &mut T) -> bool {
-        while self.interface.poll_at(self.now, &self.nobody).is_some() {
-            let mut port = Port {
-                frame: None,
-                tx: &mut *tx,
-                reserve: self.reserve,
-                counters: &mut self.counters,
-                shape: &self.shape,
-                is_tcp: false,
-                may_be_long: false,
-                offloads: &self.offloads,
-                scratch: &mut self.scratch,
-                sent: None,
-                asked: false,
-                refused: false,
-            };
-            self.interface
-                .poll_egress(self.now, &mut port, &mut self.nobody);
-            if port.refused {
-                return false;
-            }
-        }
-        true
-    }
-
     pub(super) fn poll_egress<T: Transmit>(
         &mut self,
-        slot: Slot,
+        set: Set,
         tx: &mut T,
     ) -> (PollResult, bool, bool) {
-        let may_be_long = match slot {
-            Slot::Tcp(slot) => self.flows.at(slot).socket().send_queue() > self.offloads.mss(),
-            Slot::Common | Slot::Udp(_) => false,
+        let may_be_long = match set {
+            Set::Flow(slot) => self.flows.at(slot).socket().send_queue() > self.offloads.mss(),
+            Set::Common => false,
         };
-        let sockets = match slot {
-            Slot::Common => &mut self.common,
-            Slot::Udp(slot) => &mut self.udp.at(slot).sockets,
-            Slot::Tcp(slot) => &mut self.flows.at(slot).sockets,
+        let sockets = match set {
+            Set::Common => &mut self.common,
+            Set::Flow(slot) => &mut self.flows.at(slot).sockets,
         };
         let mut port = Port {
             frame: None,
@@ -294,7 +223,7 @@ impl Stack {
             reserve: self.reserve,
             counters: &mut self.counters,
             shape: &self.shape,
-            is_tcp: matches!(slot, Slot::Tcp(_)),
+            is_tcp: matches!(set, Set::Flow(_)),
             may_be_long,
             offloads: &self.offloads,
             scratch: &mut self.scratch,
@@ -304,16 +233,15 @@ impl Stack {
         };
         let result = self.interface.poll_egress(self.now, &mut port, sockets);
         let (sent, asked, refused) = (port.sent, port.asked, port.refused);
-        self.note(slot, sent);
+        self.note(set, sent);
         (result, asked, refused)
     }
 
     /// When a socket set wants its next turn, in smoltcp's microseconds.
-    pub(super) fn next_of(&mut self, slot: Slot) -> Option<i64> {
-        let sockets: &SocketSet<'static> = match slot {
-            Slot::Common => &self.common,
-            Slot::Udp(slot) => &self.udp.at(slot).sockets,
-            Slot::Tcp(slot) => &self.flows.at(slot).sockets,
+    pub(super) fn next_of(&mut self, set: Set) -> Option<i64> {
+        let sockets: &SocketSet<'static> = match set {
+            Set::Common => &self.common,
+            Set::Flow(slot) => &self.flows.at(slot).sockets,
         };
         let at = self.interface.poll_at(self.now, sockets);
         at.map(|at| at.total_micros())

@@ -4,11 +4,11 @@ use smoltcp::socket::tcp::State;
 use smoltcp::wire::{IpEndpoint, Ipv4Address};
 use uniperf_drivers::nic::{RxChecksum, RxFrame, Transmit};
 
-use super::{Slot, Stack};
+use super::{Set, Slot, Stack};
 use crate::answers;
 use crate::device::Port;
 use crate::flows::Phase;
-use crate::frame::{Drop, Fragment, Kind, TcpFrame, UdpFrame, is_tcp};
+use crate::frame::{Drop, ETHERNET_HEADER, Fragment, Kind, TcpFrame, is_tcp};
 use crate::gro::{Joined, Offer};
 use crate::reassembly::Outcome;
 use crate::recovery::Heard;
@@ -37,13 +37,17 @@ impl Stack {
             Kind::Tcp(segment) => self.deliver_tcp(&segment, frame, tx),
             Kind::Udp(datagram) => self.deliver_udp(&datagram, frame, tx),
             Kind::Arp => {
-                self.process(Slot::Common, frame, tx);
+                self.process(Set::Common, frame, tx);
+                if let Some(ours) = self.addressing.current() {
+                    let packet = &frame[ETHERNET_HEADER..];
+                    self.neighbours.learn(packet, ours, self.now_ns);
+                }
                 self.resolved();
             }
-            Kind::Icmp => self.process(Slot::Common, frame, tx),
+            Kind::Icmp => self.process(Set::Common, frame, tx),
             // Nobody's: smoltcp tells the sender so.
             Kind::OtherIp | Kind::Fragment(_) if self.unreachable.allow(self.now_ns) => {
-                self.process(Slot::Common, frame, tx);
+                self.process(Set::Common, frame, tx);
             }
             Kind::OtherIp | Kind::Fragment(_) => self.counters.drop_no_protocol += 1,
         }
@@ -61,7 +65,7 @@ impl Stack {
         match self.begin_flow(segment) {
             Some(slot) => self.feed(slot, segment, frame, tx),
             // Nobody's: smoltcp answers with a reset where one is due.
-            None => self.process(Slot::Common, frame, tx),
+            None => self.process(Set::Common, frame, tx),
         }
     }
 
@@ -132,7 +136,7 @@ impl Stack {
         {
             return self.queue(Slot::Tcp(slot));
         }
-        self.process(Slot::Tcp(slot), frame, tx);
+        self.process(Set::Flow(slot), frame, tx);
         self.deliver_early_fin(slot, tx);
         self.settle(slot, true);
         self.queue(Slot::Tcp(slot));
@@ -239,36 +243,6 @@ impl Stack {
         }
     }
 
-    fn deliver_udp<T: Transmit>(&mut self, datagram: &UdpFrame, frame: &[u8], tx: &mut T) {
-        let Some(slot) = self.udp.find(datagram.local_port) else {
-            // DHCP's answers are the common set's; all else is nobody's, and
-            // smoltcp tells the sender so.
-            if datagram.local_port == DHCP_CLIENT_PORT {
-                self.process(Slot::Common, frame, tx);
-                self.queue(Slot::Common);
-            } else if self.unreachable.allow(self.now_ns) {
-                self.process(Slot::Common, frame, tx);
-            } else {
-                self.counters.drop_udp_no_port += 1;
-            }
-            return;
-        };
-        let before = self.udp.at(slot).socket().recv_queue();
-        self.process(Slot::Udp(slot), frame, tx);
-        let id = self.udp.id(slot);
-        let socket = self.udp.at(slot);
-        if socket.socket().recv_queue() == before && datagram.payload > 0 {
-            self.counters.drop_udp_full += 1;
-        }
-        if !core::mem::replace(&mut socket.touched, true) {
-            let event = Event::Datagrams {
-                socket: id,
-                token: socket.owner.token,
-            };
-            self.events.push_back(event);
-        }
-    }
-
     fn take_fragment<T: Transmit>(&mut self, fragment: &Fragment<'_>, tx: &mut T) {
         self.counters.rx_fragments += 1;
         let [.., a, b, c, d] = fragment.key.addresses;
@@ -316,11 +290,10 @@ impl Stack {
     }
 
     /// Lets smoltcp process a frame with one socket set.
-    pub(super) fn process<T: Transmit>(&mut self, slot: Slot, frame: &[u8], tx: &mut T) {
-        let sockets = match slot {
-            Slot::Common => &mut self.common,
-            Slot::Udp(slot) => &mut self.udp.at(slot).sockets,
-            Slot::Tcp(slot) => &mut self.flows.at(slot).sockets,
+    pub(super) fn process<T: Transmit>(&mut self, set: Set, frame: &[u8], tx: &mut T) {
+        let sockets = match set {
+            Set::Common => &mut self.common,
+            Set::Flow(slot) => &mut self.flows.at(slot).sockets,
         };
         let mut port = Port {
             frame: Some(frame),
@@ -351,7 +324,7 @@ impl Stack {
         }
     }
 
-    fn is_our_address(&self, address: Ipv4Address) -> bool {
+    pub(super) fn is_our_address(&self, address: Ipv4Address) -> bool {
         let ours = self.addressing.current();
         ours.is_some_and(|ours| ours.address() == address)
     }
@@ -363,7 +336,7 @@ impl Stack {
         }
     }
 
-    fn count_drop(&mut self, reason: Drop) {
+    pub(super) fn count_drop(&mut self, reason: Drop) {
         let counter = match reason {
             Drop::Checksum => &mut self.counters.drop_checksum,
             Drop::Truncated => &mut self.counters.drop_truncated,
@@ -375,9 +348,6 @@ impl Stack {
         *counter += 1;
     }
 }
-
-/// RFC 2131's client port.
-const DHCP_CLIENT_PORT: u16 = 68;
 
 /// How a connection has ended that was in state `before` and now is in `state`.
 fn ending(before: State, state: State) -> Ending {

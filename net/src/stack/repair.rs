@@ -9,7 +9,7 @@ use smoltcp::wire::{
 };
 use uniperf_drivers::nic::Transmit;
 
-use super::{Slot, Stack};
+use super::{Set, Stack};
 use crate::flows::Phase;
 use crate::frame::{ETHERNET_HEADER, IPV4_HEADER, TCP_HEADER};
 use crate::recovery::{Hint, Sent, Wanted};
@@ -27,8 +27,8 @@ const HEADERS: usize = ETHERNET_HEADER + IPV4_HEADER + TCP_HEADER;
 
 impl Stack {
     /// Notes what smoltcp has sent.
-    pub(super) fn note(&mut self, slot: Slot, sent: Option<Sent>) {
-        if let (Slot::Tcp(slot), Some(sent)) = (slot, sent) {
+    pub(super) fn note(&mut self, set: Set, sent: Option<Sent>) {
+        if let (Set::Flow(slot), Some(sent)) = (set, sent) {
             self.flows.at(slot).recovery.sent(&sent, self.now_ns);
         }
     }
@@ -79,14 +79,14 @@ impl Stack {
         let now = self.now;
         let mut done = false;
         for _ in 0..MOST_LEAPS {
-            let Some(at) = self.next_of(Slot::Tcp(slot)) else {
+            let Some(at) = self.next_of(Set::Flow(slot)) else {
                 break;
             };
             if at > now.total_micros() + LONGEST_LEAP {
                 break;
             }
             self.now = now.max(Instant::from_micros(at));
-            let (_, _, refused) = self.poll_egress(Slot::Tcp(slot), tx);
+            let (_, _, refused) = self.poll_egress(Set::Flow(slot), tx);
             self.now = now;
             done = refused || !self.flows.at(slot).recovery.is_rewinding();
             if done {
@@ -149,6 +149,6 @@ impl Stack {
             &ip.dst_addr.into(),
             &ignored,
         );
-        self.process(Slot::Tcp(slot), &frame, tx);
+        self.process(Set::Flow(slot), &frame, tx);
     }
 }

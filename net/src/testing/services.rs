@@ -4,10 +4,8 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
-use smoltcp::socket::udp;
-
 use crate::services::{Context, Event, Service};
-use crate::stack::{FlowId, SocketClass, UdpId};
+use crate::stack::{FlowId, Payload, SocketClass, UdpId};
 
 /// What a service was told, for the test to see.
 #[derive(Default)]
@@ -92,10 +90,9 @@ impl Echo {
 
     fn serve_udp(&mut self, cx: &mut Context<'_>, socket: UdpId) {
         let socket = cx.stack.udp(socket).unwrap();
-        while let Ok((data, from)) = socket.recv() {
-            let data = data.to_vec();
-            let reply = udp::UdpMetadata::from(from.endpoint);
-            let _ = socket.send_slice(&data, reply);
+        let mut payload = Vec::new();
+        while let Some(datagram) = socket.receive_into(&mut payload) {
+            let _ = socket.send_slice(datagram.peer, &payload);
         }
     }
 }
@@ -114,7 +111,7 @@ impl Service for Echo {
         cx.stack
             .listen_tcp(DATA_PORT, SocketClass::Data, owner)
             .unwrap();
-        self.udp = Some(cx.stack.open_udp(Some(PORT), owner).unwrap());
+        self.udp = Some(cx.stack.open_udp(Some(PORT), Payload::Kept, owner).unwrap());
     }
 
     fn on_event(&mut self, cx: &mut Context<'_>, event: Event) {

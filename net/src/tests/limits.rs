@@ -2,6 +2,7 @@ use smoltcp::socket::tcp::State;
 use smoltcp::wire::{Ipv4Address, TcpControl};
 
 use crate::config::Config;
+use crate::stack::Payload;
 use crate::testing::bench::{SECOND, static_config};
 use crate::testing::services::{DATA_PORT, PORT};
 use crate::testing::*;
@@ -127,7 +128,7 @@ fn ports_are_given_in_turn_and_run_out() {
     stack.unlisten(ports[1]);
     assert_eq!(stack.listen_tcp_any(class, owner).unwrap().port(), 101);
     // UDP's ports are others.
-    let udp = stack.open_udp(None, owner).unwrap();
+    let udp = stack.open_udp(None, Payload::Kept, owner).unwrap();
     assert!(stack.udp_port(udp).is_some());
     assert_eq!(
         stack.listen_tcp(PORT, class, owner),

@@ -1,8 +1,15 @@
+use alloc::vec;
 use alloc::vec::Vec;
 
-use smoltcp::wire::{EthernetFrame, IpProtocol, Ipv4Packet};
+use smoltcp::wire::{
+    ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, IpProtocol, Ipv4Address,
+    Ipv4Cidr, Ipv4Packet,
+};
 
-use crate::testing::bench::SECOND;
+use crate::config::AddressConfig;
+use crate::stack::Payload;
+
+use crate::testing::bench::{SECOND, static_config};
 use crate::testing::peer::appliance;
 use crate::testing::services::{PORT, pattern};
 use crate::testing::*;
@@ -185,7 +192,11 @@ fn a_full_socket_drops_and_counts() {
         service: 9,
         token: 0,
     };
-    let socket = bench.appliance.stack.open_udp(Some(99), owner).unwrap();
+    let socket = bench
+        .appliance
+        .stack
+        .open_udp(Some(99), Payload::Counted, owner)
+        .unwrap();
     for round in 0..300 {
         bench.inject(datagram(5000, 99, &bytes(1400)));
         if round % 50 == 0 {
@@ -230,4 +241,72 @@ fn an_unreachable_receiver_does_not_block_for_ever() {
         .send_slice(b"z", appliance(PORT))
         .unwrap();
     assert!(bench.run_until(SECOND, |bench| bench.peer.udp(handle).can_recv()));
+}
+
+/// A host behind the gateway gets its answer from the gateway's station, which
+/// is asked for first; a host on no network that is known gets none.
+#[test]
+fn answers_go_by_the_gateway() {
+    let far = Ipv4Address::new(192, 0, 2, 1);
+    for gateway in [Some(PEER_IP), None] {
+        let mut config = static_config();
+        config.address = AddressConfig::Static {
+            cidr: Ipv4Cidr::new(OUR_IP, 24),
+            gateway,
+        };
+        let mut bench = Bench::with(&config);
+        let mut request = datagram(5000, PORT, b"x");
+        request[26..30].copy_from_slice(&far.octets());
+        request[40..42].fill(0);
+        Ipv4Packet::new_unchecked(&mut request[14..]).fill_checksum();
+        bench.inject(request);
+        bench.run(SECOND / 10);
+        let answers = |frame: &&Vec<u8>| frame[30..34] == far.octets();
+        let answered = bench.capture.iter().filter(answers).count();
+        assert_eq!(answered, usize::from(gateway.is_some()));
+        assert_eq!(bench.counter("drop.no_route"), u64::from(gateway.is_none()));
+    }
+}
+
+/// What was sent from a broadcast's or another host's address to ours is not
+/// taken, nor is what came to our port by another address.
+#[test]
+fn only_our_own_address_is_served() {
+    let mut bench = Bench::new();
+    let mut request = datagram(5000, PORT, b"x");
+    request[40..42].fill(0);
+    let mut elsewhere = request.clone();
+    elsewhere[30..34].copy_from_slice(&[10, 0, 0, 255]);
+    Ipv4Packet::new_unchecked(&mut elsewhere[14..]).fill_checksum();
+    bench.inject(elsewhere);
+    let mut by_broadcast = request;
+    by_broadcast[..6].fill(0xff);
+    bench.inject(by_broadcast);
+    bench.run(SECOND / 10);
+    assert_eq!(bench.counter("drop.not_ours"), 2);
+    assert!(bench.log.take().is_empty());
+}
+
+/// A peer whose station changes, as behind a switch-over, is followed at once.
+#[test]
+fn a_peer_that_moves_is_followed() {
+    let mut bench = Bench::new();
+    bench.introduce();
+    let moved = [2, 0, 0, 0, 9, 9];
+    let announcement = ArpRepr::EthernetIpv4 {
+        operation: ArpOperation::Request,
+        source_hardware_addr: EthernetAddress(moved),
+        source_protocol_addr: PEER_IP,
+        target_hardware_addr: EthernetAddress([0; 6]),
+        target_protocol_addr: PEER_IP,
+    };
+    let mut frame = vec![0xff; 14 + announcement.buffer_len()];
+    frame[6..12].copy_from_slice(&moved);
+    frame[12..14].copy_from_slice(&[8, 6]);
+    announcement.emit(&mut ArpPacket::new_unchecked(&mut frame[14..]));
+    bench.inject(frame);
+    bench.inject(datagram(5000, PORT, b"x"));
+    bench.run(SECOND / 10);
+    let last = bench.capture.last().expect("an answer");
+    assert_eq!((&last[..6], &last[42..43]), (&moved[..], &b"x"[..]));
 }

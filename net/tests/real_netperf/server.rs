@@ -12,7 +12,7 @@ use uniperf_net::machine::CpuTime;
 use uniperf_net::netperf::report::Totals;
 use uniperf_net::netperf::wire::Text;
 use uniperf_net::netperf::{
-    Accept, Action, Connection, Datagram, Errno, Host, Open, Opened, Report, Session, Snapshot,
+    Accept, Action, Connection, Errno, Host, Open, Opened, Received, Report, Session, Snapshot,
     Step, Transport,
 };
 
@@ -317,7 +317,7 @@ impl Client {
                 break;
             };
             busy = true;
-            if let Datagram::Reply(bytes) = test.datagram_received(from, bytes, now) {
+            if let Received::Reply(bytes) = test.datagram_received(from, bytes, now) {
                 match udp.send_to(&buffer[..bytes], from) {
                     Ok(bytes) => {
                         test.datagram_sent(bytes, now);

@@ -461,7 +461,7 @@ fn run_data(
         }
         Call::Datagram(port, bytes) => {
             let from = SocketAddr::new(peer().ip(), port);
-            if let super::super::test::Datagram::Reply(bytes) =
+            if let super::super::test::Received::Reply(bytes) =
                 test.datagram_received(from, bytes, now)
             {
                 test.datagram_sent(bytes, now);

@@ -280,9 +280,9 @@ fn streams_of_connections() {
 fn udp_stream_ends_by_an_empty_datagram() {
     let mut test = start(udp(RECEIVE, 10));
     assert_eq!(test.datagram_due(), None);
-    assert_eq!(test.datagram_received(source(), 1472, 1), Datagram::Counted);
-    assert_eq!(test.datagram_received(source(), 0, s(10)), Datagram::Ended);
-    assert_eq!(test.datagram_received(source(), 0, s(10)), Datagram::Ended);
+    assert_eq!(test.datagram_received(source(), 1472, 1), Received::Counted);
+    assert_eq!(test.datagram_received(source(), 0, s(10)), Received::Ended);
+    assert_eq!(test.datagram_received(source(), 0, s(10)), Received::Ended);
     let totals = test.totals(at(s(10)));
     assert_eq!((totals.bytes_received, totals.receives), (1472, 1));
     assert_eq!(totals.elapsed, s(10));
@@ -336,12 +336,12 @@ fn udp_rr_answers_each_datagram() {
     let mut test = start(rr(udp(BOTH, 10), 100, 200));
     assert_eq!(
         test.datagram_received(source(), 100, 1),
-        Datagram::Reply(200)
+        Received::Reply(200)
     );
     assert_eq!(test.datagram_sent(200, 1), Step::Continue);
     assert_eq!(
         test.datagram_received(source(), 100, 2),
-        Datagram::Reply(200)
+        Received::Reply(200)
     );
     test.datagram_failed();
     let totals = test.totals(at(2));
@@ -353,10 +353,10 @@ fn udp_rr_answers_each_datagram() {
 fn udp_counts_one_source_only() {
     let mut test = start(rr(udp(BOTH, 10), 1, 1));
     let stranger = SocketAddr::new(STRANGER, PORT);
-    assert_eq!(test.datagram_received(stranger, 0, 1), Datagram::Foreign);
+    assert_eq!(test.datagram_received(stranger, 0, 1), Received::Foreign);
     let behind_nat = SocketAddr::new(CLIENT, 1);
-    assert_eq!(test.datagram_received(behind_nat, 1, 2), Datagram::Reply(1));
-    assert_eq!(test.datagram_received(source(), 0, 3), Datagram::Foreign);
+    assert_eq!(test.datagram_received(behind_nat, 1, 2), Received::Reply(1));
+    assert_eq!(test.datagram_received(source(), 0, 3), Received::Foreign);
     assert!(!test.is_over());
 }
 

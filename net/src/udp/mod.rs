@@ -1,22 +1,29 @@
-//! The table of UDP sockets: found by port, each in a socket set of its own,
-//! from a bounded pool.
+//! UDP without smoltcp: a table of sockets that are found by port, from a bounded
+//! pool, and their datagrams on the way to frames.
+//!
+//! smoltcp's UDP socket copies every payload, takes checksums byte by byte, and
+//! looks each station up again for each datagram. Nothing of that is needed
+//! where a service only wants to know that so many bytes came from somewhere.
 
-use alloc::vec;
+pub mod frames;
+mod socket;
+
+pub use socket::{Datagram, Payload, SendError, Socket};
+
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
-use smoltcp::iface::{SocketHandle, SocketSet};
-use smoltcp::socket::{Socket, udp};
 
 use crate::config::UdpConfig;
 use crate::hash::FlowHash;
 use crate::stack::{Owner, Place, UdpId};
+use frames::{Cut, Hop};
+use socket::Bounds;
 
-/// A UDP socket.
-pub struct UdpSocket {
-    /// The set that holds it.
-    pub sockets: SocketSet<'static>,
-    handle: SocketHandle,
+/// A UDP socket and what the stack knows about it.
+pub struct Entry {
+    /// The socket itself.
+    pub socket: Socket,
     generation: u32,
     port: u16,
     /// Who is told what happens.
@@ -25,8 +32,12 @@ pub struct UdpSocket {
     pub phase: UdpPhase,
     /// Where it stands with regard to its turn to send.
     pub place: Place,
-    /// How many turns in a row it could not send, because the station address
-    /// of the first datagram's receiver was not known.
+    /// The way of the datagram before, which most often is the next one's too.
+    pub hop: Option<Hop>,
+    /// How far the first datagram is sent that does not fit one packet.
+    pub cut: Option<Cut>,
+    /// How often the station of the first datagram's receiver was asked for in
+    /// vain.
     pub stuck: u8,
     /// Whether the owner is about to be told of progress.
     pub touched: bool,
@@ -45,33 +56,23 @@ pub enum UdpPhase {
     Closing,
 }
 
-impl UdpSocket {
-    /// The socket.
-    pub fn socket(&self) -> &udp::Socket<'static> {
-        self.sockets.get(self.handle)
-    }
-
-    /// The socket, to be changed.
-    pub fn socket_mut(&mut self) -> &mut udp::Socket<'static> {
-        self.sockets.get_mut(self.handle)
-    }
-
-    /// Binds the emptied socket to its port.
-    pub fn bind(&mut self) {
-        let port = self.port;
-        self.socket_mut()
-            .bind(port)
-            .expect("a closed socket can be bound to a port that is not zero");
-    }
-
-    /// Throws away all datagrams, read or not, sent or not, and the wait for a
-    /// station address, which smoltcp keeps with the set's entry.
+impl Entry {
+    /// Throws away all datagrams, read or not, sent or not.
     pub fn empty(&mut self) {
         self.stuck = 0;
-        if let Socket::Udp(mut socket) = self.sockets.remove(self.handle) {
-            socket.close();
-            self.handle = self.sockets.add(socket);
-        }
+        self.cut = None;
+        self.socket.clear();
+    }
+
+    /// The first datagram to send, and its bytes if it has any of its own.
+    pub fn first(&mut self) -> Option<(Datagram, Option<&[u8]>)> {
+        self.socket.to_send.first()
+    }
+
+    /// The first datagram to send has left, or never will.
+    pub fn pop(&mut self) {
+        self.cut = None;
+        self.socket.to_send.pop();
     }
 
     /// The port it is bound to.
@@ -82,7 +83,7 @@ impl UdpSocket {
 
 /// The table of UDP sockets.
 pub struct UdpSockets {
-    slots: Vec<UdpSocket>,
+    slots: Vec<Entry>,
     ports: HashMap<u16, u32, FlowHash>,
     free: Vec<u32>,
     config: UdpConfig,
@@ -110,7 +111,7 @@ impl UdpSockets {
     }
 
     /// The socket in a slot, which must exist.
-    pub fn at(&mut self, slot: u32) -> &mut UdpSocket {
+    pub fn at(&mut self, slot: u32) -> &mut Entry {
         &mut self.slots[slot as usize]
     }
 
@@ -131,7 +132,7 @@ impl UdpSockets {
     }
 
     /// The open sockets.
-    pub fn iter(&self) -> impl Iterator<Item = &UdpSocket> {
+    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.slots
             .iter()
             .filter(|socket| socket.phase == UdpPhase::Open)
@@ -143,7 +144,7 @@ impl UdpSockets {
     }
 
     /// Opens a socket on a free port. `None` if all sockets are taken.
-    pub fn open(&mut self, port: u16, owner: Owner) -> Option<u32> {
+    pub fn open(&mut self, port: u16, payload: Payload, owner: Owner) -> Option<u32> {
         let slot = self.take_slot()?;
         let socket = self.at(slot);
         socket.port = port;
@@ -151,7 +152,7 @@ impl UdpSockets {
         socket.phase = UdpPhase::Open;
         socket.touched = false;
         socket.wants_room = false;
-        socket.bind();
+        socket.socket.open(payload);
         self.ports.insert(port, slot);
         Some(slot)
     }
@@ -180,30 +181,30 @@ impl UdpSockets {
         if self.slots.len() == self.limit() {
             return None;
         }
-        self.slots.push(new_socket(&self.config));
+        self.slots.push(new_entry(&self.config));
         Some(self.slots.len() as u32 - 1)
     }
 }
 
-fn new_socket(config: &UdpConfig) -> UdpSocket {
-    let buffer = |bytes: usize| {
-        let packets = vec![udp::PacketMetadata::EMPTY; config.packets];
-        udp::PacketBuffer::new(packets, vec![0; bytes])
+fn new_entry(config: &UdpConfig) -> Entry {
+    let bounds = |bytes: usize| Bounds {
+        bytes,
+        datagrams: config.packets,
     };
-    let rx = buffer(config.sockets.rx_bytes);
-    let tx = buffer(config.sockets.tx_bytes);
-    let mut sockets = SocketSet::new(Vec::with_capacity(1));
-    let handle = sockets.add(udp::Socket::new(rx, tx));
-    UdpSocket {
-        sockets,
-        handle,
+    Entry {
+        socket: Socket::new(
+            bounds(config.sockets.rx_bytes),
+            bounds(config.sockets.tx_bytes),
+        ),
         generation: 0,
         port: 0,
         owner: Owner::default(),
         phase: UdpPhase::Free,
         place: Place::default(),
+        hop: None,
+        cut: None,
+        stuck: 0,
         touched: false,
         wants_room: false,
-        stuck: 0,
     }
 }
