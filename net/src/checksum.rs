@@ -16,11 +16,18 @@ impl Sum {
             let word = u64::from_ne_bytes(word.try_into().expect("eight bytes"));
             sum = add_with_carry(sum, word);
         }
-        let rest = words.remainder();
-        if !rest.is_empty() {
-            let mut last = [0; 8];
-            last[..rest.len()].copy_from_slice(rest);
-            sum = add_with_carry(sum, u64::from_ne_bytes(last));
+        // A copy of a few bytes would be a call.
+        let mut rest = words.remainder();
+        if let Some((word, after)) = rest.split_first_chunk() {
+            sum = add_with_carry(sum, u64::from(u32::from_ne_bytes(*word)));
+            rest = after;
+        }
+        if let Some((word, after)) = rest.split_first_chunk() {
+            sum = add_with_carry(sum, u64::from(u16::from_ne_bytes(*word)));
+            rest = after;
+        }
+        if let [last] = *rest {
+            sum = add_with_carry(sum, u64::from(u16::from_ne_bytes([last, 0])));
         }
         Self(sum)
     }

@@ -204,6 +204,7 @@ pub struct Station {
 
 impl Station {
     /// Looks at a frame.
+    #[inline]
     pub fn look<'a>(&self, frame: &RxFrame<'a>) -> Result<Kind<'a>, Drop> {
         if frame.checksum == RxChecksum::Bad {
             return Err(Drop::Checksum);
@@ -215,6 +216,7 @@ impl Station {
     }
 
     /// Looks at a frame of any length: one put together from fragments.
+    #[inline]
     pub fn look_inside<'a>(&self, frame: &RxFrame<'a>) -> Result<Kind<'a>, Drop> {
         let Some((ethernet, packet)) = frame.bytes.split_first_chunk::<ETHERNET_HEADER>() else {
             return Err(Drop::Truncated);
@@ -239,6 +241,7 @@ fn look_at_arp<'a>(packet: &[u8]) -> Result<Kind<'a>, Drop> {
     Ok(Kind::Arp)
 }
 
+#[inline]
 fn look_at_ipv4<'a>(frame: &RxFrame<'a>, packet: &'a [u8], group: bool) -> Result<Kind<'a>, Drop> {
     let Some(header) = packet.first_chunk::<IPV4_HEADER>() else {
         return Err(Drop::Truncated);
@@ -295,6 +298,7 @@ fn look_at_ipv4<'a>(frame: &RxFrame<'a>, packet: &'a [u8], group: bool) -> Resul
     }
 }
 
+#[inline]
 fn look_at_tcp(addresses: &[u8; 8], segment: &[u8], verified: bool) -> Result<TcpFrame, Drop> {
     let Some(header) = segment.first_chunk::<TCP_HEADER>() else {
         return Err(Drop::Truncated);
@@ -329,6 +333,7 @@ fn look_at_tcp(addresses: &[u8; 8], segment: &[u8], verified: bool) -> Result<Tc
     })
 }
 
+#[inline]
 fn look_at_udp<'a>(
     addresses: &[u8; 8],
     datagram: &'a [u8],

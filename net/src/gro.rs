@@ -89,6 +89,13 @@ impl Gro {
         self.used > 0
     }
 
+    /// Whether an offer of a segment is sure to be refused, and no run waits that
+    /// would have to go before it.
+    #[inline]
+    pub fn has_no_use_for(&self, frame: &[u8]) -> bool {
+        self.used == 0 && frame.len() < HEADERS + SMALLEST_START
+    }
+
     /// The run that stands in the way of a segment of `flow`: one of another
     /// flow in the same place. It is to be delivered first.
     pub fn in_the_way(&mut self, flow: u32) -> Option<Joined> {

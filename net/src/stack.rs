@@ -531,9 +531,7 @@ impl Stack {
     /// The next thing that happened to a service's socket, and the service.
     pub(crate) fn next_event(&mut self) -> Option<(u8, Event)> {
         while let Some(mut event) = self.events.pop_front() {
-            if self.still_holds(&event)
-                && let Some(service) = self.address_to_owner(&mut event)
-            {
+            if let Some(service) = self.address_to_owner(&mut event) {
                 return Some((service, event));
             }
         }
@@ -542,16 +540,31 @@ impl Stack {
 
     /// Puts the token in an event that its socket's owner has now: the socket may
     /// have changed hands since the event was queued, as a connection does that is
-    /// made and closed in one batch of frames. Returns the owner's service.
+    /// made and closed in one batch of frames. Returns the owner's service, or
+    /// `None` if it no longer has what the event is about.
     fn address_to_owner(&mut self, event: &mut Event) -> Option<u8> {
         let (owner, token) = match event {
-            Event::Accepted { flow, token, .. }
-            | Event::Touched { flow, token }
-            | Event::PeerClosed { flow, token }
-            | Event::Closed { flow, token, .. } => (self.flows.owned(*flow)?.owner, token),
+            Event::Touched { flow, token } => {
+                let flow = self.flows.owned(*flow)?;
+                flow.touched = false;
+                (flow.owner, token)
+            }
+            Event::Accepted { flow, token, .. } | Event::PeerClosed { flow, token } => {
+                (self.flows.owned(*flow)?.owner, token)
+            }
+            Event::Closed { flow, token, .. } => {
+                let slot = flow.slot;
+                let ended = self.flows.owned(*flow)?;
+                ended.end_told = true;
+                let owner = ended.owner;
+                self.queue(Slot::Tcp(slot));
+                (owner, token)
+            }
             Event::Datagrams { socket, token } => {
                 let slot = self.udp.owned(*socket)?;
-                (self.udp.at(slot).owner, token)
+                let udp = self.udp.at(slot);
+                udp.touched = false;
+                (udp.owner, token)
             }
         };
         *token = owner.token;
@@ -561,31 +574,6 @@ impl Stack {
     /// Whether a service is to be told something.
     pub(crate) fn has_events(&self) -> bool {
         !self.events.is_empty()
-    }
-
-    /// Whether the service still has what the event is about.
-    fn still_holds(&mut self, event: &Event) -> bool {
-        match *event {
-            Event::Accepted { flow, .. } | Event::PeerClosed { flow, .. } => {
-                self.flows.owned(flow).is_some()
-            }
-            Event::Touched { flow, .. } => {
-                let flow = self.flows.owned(flow);
-                flow.is_some_and(|flow| core::mem::take(&mut flow.touched))
-            }
-            Event::Closed { flow, .. } => {
-                let Some(ended) = self.flows.owned(flow) else {
-                    return false;
-                };
-                ended.end_told = true;
-                self.queue(Slot::Tcp(flow.slot));
-                true
-            }
-            Event::Datagrams { socket, .. } => {
-                let slot = self.udp.owned(socket);
-                slot.is_some_and(|slot| core::mem::take(&mut self.udp.at(slot).touched))
-            }
-        }
     }
 
     fn abort_slot(&mut self, slot: u32) {

@@ -77,6 +77,9 @@ impl Stack {
         frame: &[u8],
         tx: &mut T,
     ) {
+        if self.gro.has_no_use_for(frame) {
+            return self.feed(slot, segment, frame, tx);
+        }
         if let Some(other) = self.gro.in_the_way(slot) {
             self.feed_joined(other, tx);
         }
@@ -312,7 +315,7 @@ impl Stack {
         self.interface
             .poll_ingress_single(self.now, &mut port, sockets);
         let sent = port.sent;
-        self.note(slot, sent);
+        self.note(set, sent);
     }
 
     /// Somebody told us a station address: those that wait for one try again.
