@@ -9,6 +9,7 @@
 
 mod datagrams;
 mod egress;
+mod happenings;
 mod ingress;
 mod repair;
 
@@ -40,12 +41,12 @@ use crate::offload::Offloads;
 use crate::pages::Pages;
 use crate::rate::RateLimit;
 use crate::reassembly::Reassembly;
-use crate::services::Event;
 use crate::time_wait::TimeWait;
 use crate::timers::Timers;
 use crate::udp::UdpSockets;
 pub use crate::udp::{Datagram, Payload, SendError, Socket as UdpSocket};
 use egress::Turn;
+use happenings::Note;
 
 /// A VLAN tag's bytes: frames may be longer by so much than the MTU says.
 const VLAN_TAG: usize = 4;
@@ -168,7 +169,7 @@ pub struct Stack {
     /// Slots that wait for the peer's station address.
     unresolved: Vec<u32>,
     timers: Timers,
-    events: VecDeque<Event>,
+    notes: VecDeque<Note>,
     notices: VecDeque<Notice>,
 
     now: Instant,
@@ -262,7 +263,7 @@ impl Stack {
             common_place: Place::default(),
             unresolved: Vec::new(),
             timers: Timers::default(),
-            events: VecDeque::with_capacity(64),
+            notes: VecDeque::with_capacity(64),
             notices: VecDeque::new(),
             now: instant,
             now_ns: now,
@@ -526,54 +527,6 @@ impl Stack {
     /// The next thing that happened to the address.
     pub(crate) fn next_notice(&mut self) -> Option<Notice> {
         self.notices.pop_front()
-    }
-
-    /// The next thing that happened to a service's socket, and the service.
-    pub(crate) fn next_event(&mut self) -> Option<(u8, Event)> {
-        while let Some(mut event) = self.events.pop_front() {
-            if let Some(service) = self.address_to_owner(&mut event) {
-                return Some((service, event));
-            }
-        }
-        None
-    }
-
-    /// Puts the token in an event that its socket's owner has now: the socket may
-    /// have changed hands since the event was queued, as a connection does that is
-    /// made and closed in one batch of frames. Returns the owner's service, or
-    /// `None` if it no longer has what the event is about.
-    fn address_to_owner(&mut self, event: &mut Event) -> Option<u8> {
-        let (owner, token) = match event {
-            Event::Touched { flow, token } => {
-                let flow = self.flows.owned(*flow)?;
-                flow.touched = false;
-                (flow.owner, token)
-            }
-            Event::Accepted { flow, token, .. } | Event::PeerClosed { flow, token } => {
-                (self.flows.owned(*flow)?.owner, token)
-            }
-            Event::Closed { flow, token, .. } => {
-                let slot = flow.slot;
-                let ended = self.flows.owned(*flow)?;
-                ended.end_told = true;
-                let owner = ended.owner;
-                self.queue(Slot::Tcp(slot));
-                (owner, token)
-            }
-            Event::Datagrams { socket, token } => {
-                let slot = self.udp.owned(*socket)?;
-                let udp = self.udp.at(slot);
-                udp.touched = false;
-                (udp.owner, token)
-            }
-        };
-        *token = owner.token;
-        Some(owner.service)
-    }
-
-    /// Whether a service is to be told something.
-    pub(crate) fn has_events(&self) -> bool {
-        !self.events.is_empty()
     }
 
     fn abort_slot(&mut self, slot: u32) {

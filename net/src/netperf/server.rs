@@ -342,7 +342,8 @@ impl Server {
                     moved += given;
                 }
             }
-            if moved == 0 || step != Step::Continue {
+            let all_read = socket.recv_queue() == 0 && test.sendable(connection) == 0;
+            if all_read || moved == 0 || step != Step::Continue {
                 break;
             }
         }

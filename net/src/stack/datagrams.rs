@@ -8,7 +8,6 @@ use uniperf_drivers::nic::{Transmit, TxError};
 use super::{Set, Slot, Stack, Turn};
 use crate::frame::{Drop, IPV4_HEADER, UDP_HEADER, UdpFrame};
 use crate::neighbours::{self, Lookup};
-use crate::services::Event;
 use crate::udp::frames::{Cut, Envelope, Hop};
 use crate::udp::{Datagram, UdpPhase};
 
@@ -75,8 +74,7 @@ impl Stack {
         let socket = self.udp.id(slot);
         let udp = self.udp.at(slot);
         if !core::mem::replace(&mut udp.touched, true) {
-            let token = udp.owner.token;
-            self.events.push_back(Event::Datagrams { socket, token });
+            self.note_datagrams(socket);
         }
     }
 

@@ -27,7 +27,7 @@ pub(super) enum Turn {
     Done(Option<i64>),
     /// The same of a connection in mid-life, all of whose data the last frame
     /// had: nothing else about it has changed.
-    CaughtUp,
+    CaughtUp(Option<i64>),
     /// The quantum was used up.
     More,
     /// The ring is full.
@@ -79,7 +79,7 @@ impl Stack {
                 Slot::Tcp(slot) => self.turn_of_flow(slot, tx),
             };
             match turn {
-                Turn::Done(at) => self.arm(number, at),
+                Turn::Done(at) | Turn::CaughtUp(at) => self.arm(number, at),
                 Turn::Unresolved(at) => {
                     self.arm(number, at);
                     if !core::mem::replace(&mut self.place(slot).unresolved, true) {
@@ -133,8 +133,8 @@ impl Stack {
         }
         self.recover(slot, tx);
         let turn = self.drive(Set::Flow(slot), tx);
-        if turn == Turn::CaughtUp {
-            return Turn::Done(self.next_of_idle(slot));
+        if let Turn::CaughtUp(_) = turn {
+            return turn;
         }
         self.settle(slot, false);
         match turn {
@@ -207,7 +207,7 @@ impl Stack {
             if let Set::Flow(slot) = set
                 && self.has_caught_up(slot, self.counters.tx_bytes - before)
             {
-                return Turn::CaughtUp;
+                return Turn::CaughtUp(self.next_of_idle(slot));
             }
             let at = self.next_of(set);
             if result == PollResult::None {
@@ -272,7 +272,7 @@ impl Stack {
         };
         let result = self.interface.poll_egress(self.now, &mut port, sockets);
         let (sent, asked, refused) = (port.sent, port.asked, port.refused);
-        self.note(set, sent);
+        self.note_sent(set, sent);
         (result, asked, refused)
     }
 

@@ -1,9 +1,10 @@
 //! Frames in: each to the one socket set it concerns.
 
 use smoltcp::socket::tcp::State;
-use smoltcp::wire::{IpEndpoint, Ipv4Address};
+use smoltcp::wire::Ipv4Address;
 use uniperf_drivers::nic::{RxChecksum, RxFrame, Transmit};
 
+use super::happenings::What;
 use super::{Set, Slot, Stack};
 use crate::answers;
 use crate::device::Port;
@@ -12,7 +13,7 @@ use crate::frame::{Drop, ETHERNET_HEADER, Fragment, Kind, TcpFrame, is_tcp};
 use crate::gro::{Joined, Offer};
 use crate::reassembly::Outcome;
 use crate::recovery::Heard;
-use crate::services::{Ending, Event};
+use crate::services::Ending;
 use crate::time_wait::Answer;
 
 impl Stack {
@@ -193,26 +194,19 @@ impl Stack {
             Phase::Released => return self.settle_released(slot, before),
             _ => return,
         }
-        let token = flow.owner.token;
-        if progress && !core::mem::replace(&mut flow.touched, true) {
-            let event = Event::Touched { flow: id, token };
-            self.events.push_back(event);
+        let touched = progress && !core::mem::replace(&mut flow.touched, true);
+        let closed = has_received_fin(state) && !core::mem::replace(&mut flow.fin_told, true);
+        if touched {
+            self.note(What::Touched, id);
         }
-        let flow = self.flows.at(slot);
-        if has_received_fin(state) && !core::mem::replace(&mut flow.fin_told, true) {
-            let event = Event::PeerClosed { flow: id, token };
-            self.events.push_back(event);
+        if closed {
+            self.note(What::PeerClosed, id);
         }
         if matches!(state, State::Closed | State::TimeWait) {
             let how = ending(before, state);
             self.count_ending(how);
             self.flows.at(slot).phase = Phase::Ended;
-            let event = Event::Closed {
-                flow: id,
-                token,
-                how,
-            };
-            self.events.push_back(event);
+            self.note(What::Closed(how), id);
         }
     }
 
@@ -221,15 +215,7 @@ impl Stack {
         self.flows.established(slot);
         self.counters.accepted += 1;
         let id = self.flows.id(slot);
-        let flow = self.flows.at(slot);
-        let peer = IpEndpoint::new(flow.tuple.remote.into(), flow.tuple.remote_port);
-        let event = Event::Accepted {
-            flow: id,
-            listener: flow.listener,
-            peer,
-            token: flow.owner.token,
-        };
-        self.events.push_back(event);
+        self.note(What::Accepted, id);
     }
 
     /// As [`settle`](Self::settle), for a connection that its service has let
@@ -315,7 +301,7 @@ impl Stack {
         self.interface
             .poll_ingress_single(self.now, &mut port, sockets);
         let sent = port.sent;
-        self.note(set, sent);
+        self.note_sent(set, sent);
     }
 
     /// Somebody told us a station address: those that wait for one try again.

@@ -27,7 +27,7 @@ const HEADERS: usize = ETHERNET_HEADER + IPV4_HEADER + TCP_HEADER;
 
 impl Stack {
     /// Notes what smoltcp has sent.
-    pub(super) fn note(&mut self, set: Set, sent: Option<Sent>) {
+    pub(super) fn note_sent(&mut self, set: Set, sent: Option<Sent>) {
         if let (Set::Flow(slot), Some(sent)) = (set, sent) {
             self.flows.at(slot).recovery.sent(&sent, self.now_ns);
         }
