@@ -453,6 +453,7 @@ impl Recovery {
         self.nxt = syn.seq.wrapping_add(1);
         self.cursor = self.nxt;
         self.held.clear(self.una);
+        self.own_shift = syn.shift;
         self.rcv_nxt = syn.ack;
         self.rcv_end = syn
             .ack

@@ -2,7 +2,7 @@
 
 use smoltcp::wire::{TcpOption, TcpPacket};
 
-use crate::frame::{ETHERNET_HEADER, TcpFlags, TcpFrame};
+use crate::frame::{ETHERNET_HEADER, IPV4_HEADER, TCP_HEADER, TcpFlags, TcpFrame};
 
 /// Whether sequence number `a` comes before `b` (RFC 9293 section 3.4).
 pub fn before(a: u32, b: u32) -> bool {
@@ -35,7 +35,7 @@ impl<'a> Header<'a> {
 
     /// Whether there are options.
     pub fn has_options(&self) -> bool {
-        self.packet.header_len() > crate::frame::TCP_HEADER as u8
+        self.packet.header_len() > TCP_HEADER as u8
     }
 
     /// The options, up to the first that makes no sense.
@@ -95,23 +95,33 @@ pub struct Sent {
     pub window: u16,
     /// The flags byte.
     pub flags: TcpFlags,
+    /// By how many bits later windows are shifted; a SYN says so.
+    pub shift: u8,
 }
 
 impl Sent {
     /// What was written in a frame, which has no IP options.
     pub fn read(frame: &[u8]) -> Self {
-        let segment =
-            TcpPacket::new_unchecked(&frame[ETHERNET_HEADER + crate::frame::IPV4_HEADER..]);
+        let header = Header::of(frame);
+        let segment = &header.packet;
         let seq = segment.seq_number().0 as u32;
         Self {
             seq,
             end: seq.wrapping_add(segment.segment_len() as u32),
             ack: segment.ack_number().0 as u32,
             window: segment.window_len(),
-            flags: TcpFlags(frame[ETHERNET_HEADER + crate::frame::IPV4_HEADER + 13]),
+            flags: TcpFlags(frame[FLAGS]),
+            shift: if segment.syn() {
+                Offer::read(&header).shift
+            } else {
+                0
+            },
         }
     }
 }
+
+/// Where the flags are in a frame without IP options.
+const FLAGS: usize = ETHERNET_HEADER + IPV4_HEADER + 13;
 
 /// Whether a segment is an acknowledgement and nothing else.
 pub fn is_bare(segment: &TcpFrame) -> bool {

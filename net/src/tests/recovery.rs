@@ -7,7 +7,9 @@ use core::cell::RefCell;
 
 use smoltcp::iface::SocketHandle;
 
-use crate::testing::bench::SECOND;
+use crate::config::Config;
+use crate::services::Event;
+use crate::testing::bench::{SECOND, static_config};
 use crate::testing::services::{DATA_PORT, pattern};
 use crate::testing::*;
 
@@ -196,6 +198,49 @@ fn a_peer_that_is_gone_is_given_up() {
     assert!(stream.bench.run_until(45 * SECOND, gone));
     // Twenty that came, those under way, and one for each timeout, which doubles.
     assert!(stream.seen.borrow().len() < 80);
+}
+
+/// A FIN that comes before what it follows need not come twice.
+#[test]
+fn an_early_fin_is_remembered() {
+    const BYTES: usize = 40_000;
+    // The peer needs three duplicate acknowledgements.
+    let mut bench = Bench::with(&Config {
+        gro: false,
+        ..static_config()
+    });
+    bench.introduce();
+    bench.log.idle.set(true);
+    bench.delay = DELAY;
+    let mut fins = 0;
+    let mut data = 0;
+    let sent = Rc::new(RefCell::new(0));
+    let count = sent.clone();
+    bench.loss = Some(Box::new(move |to_peer, frame| {
+        let Some((_, segment)) = as_tcp(frame).filter(|_| !to_peer) else {
+            return false;
+        };
+        fins += u32::from(segment.fin());
+        *count.borrow_mut() = fins;
+        data += u32::from(!segment.payload().is_empty());
+        data == 5
+    }));
+    let handle = bench.peer.connect(DATA_PORT);
+    assert!(bench.run_until(SECOND, |bench| bench.peer.tcp(handle).may_send()));
+    let socket = bench.peer.tcp(handle);
+    assert_eq!(socket.send_slice(&[7; BYTES]), Ok(BYTES));
+    socket.close();
+    let closed = |bench: &mut Bench| {
+        let events = bench.log.events.borrow();
+        events
+            .iter()
+            .any(|event| matches!(event, Event::PeerClosed { .. }))
+    };
+    assert!(bench.run_until(30 * ROUND_TRIP, closed));
+    assert_eq!(*sent.borrow(), 1);
+    let flow = bench.log.flows()[0];
+    let socket = bench.appliance.stack.tcp(flow).unwrap();
+    assert_eq!(socket.recv_queue(), BYTES);
 }
 
 /// A generator of losses, so many in a thousand.
