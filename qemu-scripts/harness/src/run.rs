@@ -57,6 +57,7 @@ pub fn scenario(options: &Scenario) -> Result<ExitCode> {
     let folder = options.folder();
     let outcome = match options {
         Scenario::SendpageCpu(options) => scenario::run(&options.scenario()?, &folder)?,
+        Scenario::NapiWeight(options) => scenario::run(&options.scenario()?, &folder)?,
     };
     outcome.print();
     Ok(match outcome.whole {

@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 
 use uniperf_harness::scenario::Common;
+use uniperf_harness::scenario::napi::{Direction, NapiWeight, Replenish};
 use uniperf_harness::scenario::sendpage::SendpageCpu;
 use uniperf_harness::{Accelerator, Image, NicModel};
 
@@ -17,6 +18,9 @@ pub enum Scenario {
     /// What does it cost to send a file's pages, and to send and receive streams, with
     /// TSO and without?
     SendpageCpu(SendpageOptions),
+    /// Does a smaller NAPI weight raise the throughput of many streams, and what does it
+    /// matter when receive descriptors go back to the NIC?
+    NapiWeight(NapiOptions),
 }
 
 impl Scenario {
@@ -24,6 +28,7 @@ impl Scenario {
     pub fn folder(&self) -> PathBuf {
         let given = match self {
             Self::SendpageCpu(options) => &options.common.output,
+            Self::NapiWeight(options) => &options.common.output,
         };
         given.clone().unwrap_or_else(|| target_folder("scenario"))
     }
@@ -127,5 +132,76 @@ impl SendpageOptions {
             common: self.common.common(long, quick)?,
             tso: both_or(self.tso),
         })
+    }
+}
+
+/// What to measure of `napi-weight`. What is listed by commas is measured one by one.
+#[derive(Args, Debug)]
+pub struct NapiOptions {
+    #[command(flatten)]
+    common: CommonOptions,
+    /// Streams each way: 1,2,5,10, or 1,10 when quick.
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=30))]
+    streams: Vec<u32>,
+    /// NAPI weights of the appliance: 8,16,32,64, or 8,64 when quick.
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
+    weight: Vec<u32>,
+    /// Which ways the streams flow, as the guest sees it: tx,rx,both.
+    #[arg(long, value_enum, value_name = "tx,rx,both", value_delimiter = ',')]
+    direction: Vec<Direction>,
+    /// When receive descriptors go back to the NIC, in the poll or after it: in,after.
+    #[arg(long, value_enum, value_name = "in,after", value_delimiter = ',')]
+    replenish: Vec<Replenish>,
+    /// With TSO only, or without only.
+    #[arg(long, value_enum, value_name = "on|off")]
+    tso: Option<Tso>,
+}
+
+impl NapiOptions {
+    /// The scenario.
+    pub fn scenario(&self) -> Result<NapiWeight> {
+        let long = Defaults {
+            rounds: 3,
+            seconds: 3,
+        };
+        let quick = Defaults {
+            rounds: 1,
+            seconds: 1,
+        };
+        let is_quick = self.common.quick;
+        let numbers = |quick: &[u32], long: &[u32]| if is_quick { quick } else { long }.to_vec();
+        Ok(NapiWeight {
+            common: self.common.common(long, quick)?,
+            streams: chosen(&self.streams, numbers(&[1, 10], &[1, 2, 5, 10])),
+            directions: chosen(
+                &self.direction,
+                vec![Direction::Tx, Direction::Rx, Direction::Both],
+            ),
+            weights: chosen(&self.weight, numbers(&[8, 64], &[8, 16, 32, 64])),
+            replenish: chosen(&self.replenish, vec![Replenish::In, Replenish::After]),
+            tso: both_or(self.tso),
+        })
+    }
+}
+
+/// What the user lists, each once and in order, or else `otherwise`.
+fn chosen<T: Copy + Ord>(given: &[T], otherwise: Vec<T>) -> Vec<T> {
+    if given.is_empty() {
+        return otherwise;
+    }
+    let mut all = given.to_vec();
+    all.sort();
+    all.dedup();
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_in_order_and_without_repetition() {
+        assert_eq!(chosen(&[64, 8, 64], vec![16]), [8, 64]);
+        assert_eq!(chosen(&[], vec![16]), [16]);
     }
 }

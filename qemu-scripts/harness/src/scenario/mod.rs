@@ -1,10 +1,13 @@
 //! The reports that the appliance was made for, each as a run with the report's own
 //! figures, and a Linux guest beside the appliance; see docs/scenarios.md.
 
+mod activity;
 mod findings;
 mod guests;
+pub mod napi;
 mod run;
 pub mod sendpage;
+mod streams;
 
 use std::fmt::Display;
 use std::hash::Hash;

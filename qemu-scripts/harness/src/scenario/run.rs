@@ -179,9 +179,7 @@ impl<S: Scenario> Turns<'_, S> {
         };
         self.note_version(setup, &guest);
         for (index, point) in points.iter().enumerate() {
-            let what = format!("{setup}: {point}");
-            self.begin(&what);
-            match self.scenario.measure(&mut guest, setup, *point) {
+            match self.measure(&mut guest, setup, *point) {
                 Ok(sample) => {
                     self.progress.end(&self.scenario.said(&sample));
                     self.failures_in_a_row = 0;
@@ -192,6 +190,7 @@ impl<S: Scenario> Turns<'_, S> {
                 Err(error) => {
                     give_way_to_signal();
                     eprintln!("{}", guest.logs());
+                    let what = format!("{setup}: {point}");
                     return self.fail(what, &error, points.len() - index);
                 }
             }
@@ -199,6 +198,24 @@ impl<S: Scenario> Turns<'_, S> {
         if let Err(error) = guest.end().context("cannot be switched off") {
             self.fail(format!("{setup}"), &error, 0);
         }
+    }
+
+    /// Measures once, and once more when that fails.
+    fn measure(
+        &mut self,
+        guest: &mut Guest,
+        setup: S::Setup,
+        point: S::Point,
+    ) -> Result<S::Sample> {
+        let what = format!("{setup}: {point}");
+        self.begin(&what);
+        self.scenario.measure(guest, setup, point).or_else(|error| {
+            give_way_to_signal();
+            let why = format!("failed, once more: {error:#}");
+            self.progress.again(&why);
+            self.begin(&what);
+            self.scenario.measure(guest, setup, point)
+        })
     }
 
     fn begin(&mut self, what: &str) {

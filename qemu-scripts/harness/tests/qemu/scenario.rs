@@ -7,6 +7,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use uniperf_harness::process::{self, Log, Running};
+use uniperf_harness::scenario::napi::{Direction, NapiWeight, Replenish};
 use uniperf_harness::scenario::sendpage::SendpageCpu;
 use uniperf_harness::scenario::{self, Common, Outcome, Scenario};
 use uniperf_harness::{Accelerator, Image, NicModel};
@@ -25,13 +26,12 @@ fn common(linux: bool) -> Common {
     }
 }
 
-/// Runs `scenario`; returns what it leaves, and its JSON.
-fn run<S: Scenario>(scenario: &S) -> (Outcome, serde_json::Value) {
-    let folder = tempfile::tempdir().unwrap();
-    let outcome = scenario::run(scenario, folder.path()).unwrap();
+/// Runs `scenario` with its files in `folder`; returns what it leaves, and its JSON.
+fn run<S: Scenario>(scenario: &S, folder: &Path) -> (Outcome, serde_json::Value) {
+    let outcome = scenario::run(scenario, folder).unwrap();
     outcome.print();
     assert!(outcome.whole);
-    let latest = folder.path().join(format!("{}-latest.json", S::NAME));
+    let latest = folder.join(format!("{}-latest.json", S::NAME));
     let json = serde_json::from_str(&std::fs::read_to_string(latest).unwrap()).unwrap();
     (outcome, json)
 }
@@ -55,7 +55,8 @@ fn sendpage_cpu_has_netperfs_figures_of_all_roles() {
         common: common(true),
         tso: vec![false],
     };
-    let (outcome, json) = run(&scenario);
+    let folder = tempfile::tempdir().unwrap();
+    let (outcome, json) = run(&scenario, folder.path());
     assert_eq!(json["schema"], scenario::SCHEMA);
     assert_eq!(json["rounds_done"], 1);
     let results = json["results"].as_array().unwrap();
@@ -90,6 +91,50 @@ fn sendpage_cpu_has_netperfs_figures_of_all_roles() {
     );
     let rows = outcome.text.lines().filter(|line| line.starts_with("TCP_"));
     assert_eq!(rows.count(), 8);
+}
+
+#[test]
+fn napi_weight_has_figures_of_both_ways_and_a_plot() {
+    let scenario = NapiWeight {
+        common: common(true),
+        streams: vec![2],
+        directions: vec![Direction::Tx, Direction::Rx, Direction::Both],
+        weights: vec![8],
+        replenish: vec![Replenish::After],
+        tso: vec![true],
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (outcome, json) = run(&scenario, folder.path());
+    let results = json["results"].as_array().unwrap();
+    assert_eq!(results.len(), 2 * 3);
+    for result in results {
+        let flows: &[&str] = match result["direction"].as_str() {
+            Some("tx") => &["tx"],
+            Some("rx") => &["rx"],
+            _ => &["tx", "rx"],
+        };
+        let result = std::slice::from_ref(result);
+        assert_figures(result, flows);
+        assert_figures(result, &["cpu", "measured"]);
+        if result[0]["guest"] == "uniperf" {
+            assert_figures(result, &["polls"]);
+        }
+        assert!(result[0]["interrupts"]["median"].is_f64());
+        assert!(result[0]["tap_drops"]["median"].is_f64());
+    }
+    let rows = outcome.text.lines().filter(|line| line.starts_with("2 "));
+    assert_eq!(rows.count(), 6);
+
+    let svg = folder.path().join("napi-weight-latest.svg");
+    let svg = std::fs::read_to_string(svg).unwrap();
+    let document = roxmltree::Document::parse(&svg).unwrap();
+    assert!(document.root_element().has_tag_name("svg"));
+    let texts: Vec<_> = document
+        .descendants()
+        .filter(|node| node.has_tag_name("text"))
+        .filter_map(|node| Some(node.text()?.trim()))
+        .collect();
+    assert!(texts.contains(&"interrupts/s") && texts.contains(&"2 streams"));
 }
 
 /// `uniperf-qemu scenario sendpage-cpu` on the appliance alone, its files in `folder`.
