@@ -5,14 +5,17 @@ use core::arch::x86_64::__cpuid;
 use smoltcp::wire::Ipv4Cidr;
 use uniperf_kernel::args::{self, Args, Ip};
 use uniperf_kernel::clock;
-use uniperf_net::config::{AddressConfig, Config, RxMode};
+use uniperf_net::config::{AddressConfig, Config, RxMode, TcpConfig};
 
 /// The configuration that the boot arguments ask for, on a machine with `memory`
 /// bytes. `can_interrupt` is false for a NIC that has to be polled.
 pub fn config(args: &Args, memory: u64, can_interrupt: bool) -> Config {
-    let mut default = Config::default();
-    default.tcp.data.count = data_sockets(memory);
-    default.udp.sockets.count = data_sockets(memory);
+    let default = Config::default();
+    let socket_memory = socket_memory(memory);
+    let tcp = TcpConfig {
+        half_open: (socket_memory / HALF_OPEN).clamp(64, 4096),
+        ..default.tcp
+    };
     let rx_mode = match args.rx {
         _ if !can_interrupt => RxMode::Poll,
         Some(args::RxMode::Napi) => RxMode::Napi,
@@ -33,15 +36,20 @@ pub fn config(args: &Args, memory: u64, can_interrupt: bool) -> Config {
         tso: args.tso,
         gro: args.gro,
         seed: seed(),
+        socket_memory,
+        tcp,
         ..default
     }
 }
 
-/// How many data sockets there may be of TCP and as many again of UDP. One of each
-/// has 1.2 MiB of buffers, and half of a small machine's memory is the heap.
-fn data_sockets(memory: u64) -> usize {
-    const MIB_A_PAIR: u64 = 3;
-    ((memory >> 20) / MIB_A_PAIR).clamp(8, 64) as usize
+/// Bytes of the memory for sockets for each handshake that may go on. A flood of
+/// them takes a fifth of that memory at the most.
+const HALF_OPEN: usize = 48 << 10;
+
+/// Bytes for the sockets: seven sixteenths of the machine's. A quarter, or 64 MiB,
+/// is DMA memory, and a tenth of what is left is Hermit's.
+fn socket_memory(memory: u64) -> usize {
+    (memory / 16 * 7) as usize
 }
 
 fn address(args: &Args) -> AddressConfig {

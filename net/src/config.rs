@@ -36,6 +36,9 @@ pub struct Config {
     /// Seeds sequence numbers, port choice and the flow hash; should differ on
     /// every boot.
     pub seed: u64,
+    /// Bytes that the sockets may take, of TCP and of UDP together: their
+    /// buffers, and what is kept for each beside them.
+    pub socket_memory: usize,
     /// What connections may take.
     pub tcp: TcpConfig,
     /// What datagrams may take.
@@ -47,7 +50,7 @@ impl Default for Config {
         Self {
             address: AddressConfig::Dhcp,
             mtu: 1500,
-            data_ports: 12866..=12999,
+            data_ports: 12866..=32767,
             rx_mode: RxMode::default(),
             weight: 64,
             replenish: None,
@@ -56,6 +59,7 @@ impl Default for Config {
             tso: true,
             gro: true,
             seed: 0,
+            socket_memory: 28 << 20,
             tcp: TcpConfig::default(),
             udp: UdpConfig::default(),
         }
@@ -114,10 +118,10 @@ impl Default for RxMode {
 /// What connections may take. Times are in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpConfig {
-    /// Connections that carry commands.
-    pub control: ClassConfig,
-    /// Connections that carry data.
-    pub data: ClassConfig,
+    /// Buffers of connections that carry commands.
+    pub control: Buffers,
+    /// The largest buffers of connections that carry data.
+    pub data: Buffers,
     /// Most connections whose handshake has not ended. One more pushes out the
     /// oldest of them, so a flood of SYNs cannot keep others out.
     pub half_open: usize,
@@ -125,8 +129,12 @@ pub struct TcpConfig {
     pub half_open_timeout: u64,
     /// A peer that is silent for so long is asked whether it is still there.
     pub keep_alive: u64,
+    /// How many peers are asked a second at the most. Where there are so many
+    /// that this is too few, each is asked less often.
+    pub keep_alives_per_second: u32,
     /// A peer that is silent for so long, though data, or a question whether it
-    /// is there, was sent to it, is taken for gone.
+    /// is there, was sent to it, is taken for gone; later by as much as it is
+    /// asked later than [`keep_alive`](Self::keep_alive).
     pub timeout: u64,
     /// A connection that its service has let go of ends within this time.
     pub linger: u64,
@@ -139,19 +147,20 @@ pub struct TcpConfig {
 impl Default for TcpConfig {
     fn default() -> Self {
         Self {
-            control: ClassConfig {
-                count: 128,
-                rx_bytes: 8 * KIB,
-                tx_bytes: 8 * KIB,
+            // A message of netperf's has 656 bytes, and one way there are at
+            // most two at a time.
+            control: Buffers {
+                receive: 2 * KIB,
+                send: 2 * KIB,
             },
-            data: ClassConfig {
-                count: 32,
-                rx_bytes: 512 * KIB,
-                tx_bytes: 256 * KIB,
+            data: Buffers {
+                receive: 512 * KIB,
+                send: 256 * KIB,
             },
-            half_open: 24,
+            half_open: 256,
             half_open_timeout: 10 * SECOND,
             keep_alive: 10 * SECOND,
+            keep_alives_per_second: 100,
             timeout: 30 * SECOND,
             linger: 20 * SECOND,
             time_wait: 10 * SECOND,
@@ -160,8 +169,16 @@ impl Default for TcpConfig {
     }
 }
 
+/// Sizes of a socket's buffers, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffers {
+    /// Receive buffer.
+    pub receive: usize,
+    /// Send buffer.
+    pub send: usize,
+}
+
 /// How many sockets of one kind there may be, and how large their buffers are.
-/// Buffers are allocated when first needed and then used over and over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassConfig {
     /// Most sockets at a time.
@@ -192,7 +209,7 @@ impl Default for UdpConfig {
     fn default() -> Self {
         Self {
             sockets: ClassConfig {
-                count: 32,
+                count: 64,
                 rx_bytes: 256 * KIB,
                 tx_bytes: 192 * KIB,
             },

@@ -1,12 +1,13 @@
 //! The table of connections: found by a hash of the 4-tuple, each with a
-//! socket set of its own, made on demand from a bounded pool.
+//! socket set of its own, made on demand within a budget of memory.
 //!
 //! smoltcp looks at every socket of a set for each segment, and its listening
 //! socket takes one connection. So each connection has a set with one socket in
-//! it, and a SYN to a port that is listened on gets one from the pool. Sockets
-//! are never given back to the allocator: their buffers are used again as they
-//! are.
+//! it, and a SYN to a port that is listened on gets one. The buffers of a
+//! connection that has ended serve the next one that wants such, and go back to
+//! the allocator when others need their memory.
 
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -16,11 +17,13 @@ use smoltcp::socket::{Socket, tcp};
 use smoltcp::time::Duration;
 use smoltcp::wire::IpListenEndpoint;
 
-use crate::config::{ClassConfig, TcpConfig};
+use crate::budget::{Budget, Room};
+use crate::config::TcpConfig;
 use crate::frame::Tuple;
 use crate::hash::FlowHash;
+use crate::listeners::Listener;
 use crate::recovery::Recovery;
-use crate::stack::{FlowId, ListenerId, Owner, Place, SocketClass};
+use crate::stack::{FlowId, ListenerId, Owner, Place};
 
 /// How long an acknowledgement waits for something to ride on: smoltcp's own
 /// choice, which a service may have changed.
@@ -54,7 +57,11 @@ pub struct Flow {
     pub sockets: SocketSet<'static>,
     handle: SocketHandle,
     generation: u32,
-    class: SocketClass,
+    room: Room,
+    /// Whether its memory is what its listener had set aside.
+    is_reserved: bool,
+    /// Its place among the handshakes that go on.
+    handshake: u64,
     /// The four numbers that name it.
     pub tuple: Tuple,
     /// What it was made to.
@@ -113,29 +120,46 @@ impl Flow {
     }
 }
 
+/// Slots without a connection whose buffers have the same sizes.
+struct Pool {
+    receive: usize,
+    send: usize,
+    slots: Vec<u32>,
+}
+
 /// The table of connections.
 pub struct Flows {
     slots: Vec<Flow>,
     names: HashMap<Tuple, u32, FlowHash>,
-    /// Free slots of each class.
-    free: [Vec<u32>; 2],
-    /// Slots of each class, free or not.
-    made: [usize; 2],
-    /// Connections whose handshake goes on, oldest first. Short: it is bounded
-    /// by [`TcpConfig::half_open`].
-    half_open: Vec<u32>,
+    budget: Budget,
+    /// Free slots that still have buffers, one pool for each size. There are
+    /// few: tests have few sizes, all of them powers of two.
+    pools: Vec<Pool>,
+    /// Bytes that the pools hold.
+    pooled: usize,
+    /// Free slots without buffers.
+    bare: Vec<u32>,
+    /// Connections whose handshake goes on, oldest first.
+    half_open: BTreeMap<u64, u32>,
+    /// Bytes that they have taken.
+    half_open_bytes: usize,
+    next_handshake: u64,
     config: TcpConfig,
 }
 
 impl Flows {
     /// An empty table.
-    pub fn new(config: &TcpConfig, hash: FlowHash) -> Self {
+    pub fn new(config: &TcpConfig, budget: usize, hash: FlowHash) -> Self {
         Self {
             slots: Vec::new(),
             names: HashMap::with_hasher(hash),
-            free: [Vec::new(), Vec::new()],
-            made: [0; 2],
-            half_open: Vec::new(),
+            budget: Budget::new(budget),
+            pools: Vec::new(),
+            pooled: 0,
+            bare: Vec::new(),
+            half_open: BTreeMap::new(),
+            half_open_bytes: 0,
+            next_handshake: 0,
             config: config.clone(),
         }
     }
@@ -182,129 +206,231 @@ impl Flows {
         self.slots.len()
     }
 
-    /// How many more there can be.
-    pub fn free_sockets(&self) -> usize {
-        self.config.control.count + self.config.data.count - self.names.len()
+    /// The memory for sockets.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
     }
 
-    /// The oldest connection whose handshake goes on, if there are so many that
-    /// it must go before one of `class` can begin.
-    pub fn must_give_way(&self, class: SocketClass) -> Option<u32> {
-        if self.half_open.len() >= self.config.half_open {
-            return self.half_open.first().copied();
+    /// Takes `bytes` of the memory for sockets; pools are emptied as far as it
+    /// needs. Returns whether there was so much.
+    #[must_use]
+    pub fn spend(&mut self, bytes: usize) -> bool {
+        let fits = self.budget.take(bytes);
+        while fits && self.budget.left() < self.pooled {
+            self.shed();
         }
-        if self.has_room(class) {
-            return None;
-        }
-        let same_class = |slot: &&u32| self.slots[**slot as usize].class == class;
-        self.half_open.iter().find(same_class).copied()
+        fits
     }
 
-    fn has_room(&self, class: SocketClass) -> bool {
-        let limit = self.class_config(class).count;
-        !self.free[class as usize].is_empty() || self.made[class as usize] < limit
+    /// Gives back memory that was spent.
+    pub fn refund(&mut self, bytes: usize) {
+        self.budget.give_back(bytes);
     }
 
-    /// Begins a connection, with segments of at most `largest_mss` payload bytes:
-    /// takes a socket from the pool and lets it listen.
-    /// `None` if all are taken.
+    /// The oldest connection whose handshake goes on, if it must go before one that
+    /// needs `bytes` more can begin: there are too many of them, or they have the
+    /// memory that is lacking.
+    pub fn must_give_way(&self, bytes: usize) -> Option<u32> {
+        let oldest = self.half_open.values().next().copied()?;
+        let is_full = self.half_open.len() >= self.config.half_open;
+        let lacking = bytes.saturating_sub(self.budget.left());
+        let helps = (1..=self.half_open_bytes).contains(&lacking);
+        (is_full || helps).then_some(oldest)
+    }
+
+    /// Begins a connection to `listener`, with segments of at most `largest_mss`
+    /// payload bytes, and lets its socket listen. Its memory is that which the
+    /// listener had set aside if `is_reserved`. `None` if there is not enough.
     pub fn begin(
         &mut self,
         tuple: Tuple,
-        class: SocketClass,
-        listener: ListenerId,
-        owner: Owner,
+        listener: &Listener,
+        is_reserved: bool,
         largest_mss: usize,
         now: u64,
     ) -> Option<u32> {
-        let slot = self.take_slot(class)?;
+        if !is_reserved && !self.spend(listener.room.cost()) {
+            return None;
+        }
+        let keep_alive = self.keep_alive();
+        let slot = self.take_slot(listener.room);
         let config = &self.config;
         let flow = &mut self.slots[slot as usize];
+        flow.is_reserved = is_reserved;
+        flow.handshake = self.next_handshake;
         flow.tuple = tuple;
-        flow.listener = listener;
-        flow.owner = owner;
+        flow.listener = listener.id;
+        flow.owner = listener.owner;
         flow.phase = Phase::HalfOpen;
         flow.limit = now + config.half_open_timeout;
         flow.touched = false;
         flow.fin_told = false;
         flow.end_told = false;
         flow.forget_silence();
-        prepare(flow.socket_mut(), config, &tuple);
+        prepare(flow.socket_mut(), &tuple);
+        keep_alive.set(flow.socket_mut());
         flow.state = tcp::State::Listen;
         flow.recovery = Recovery::new(largest_mss);
         self.names.insert(tuple, slot);
-        self.half_open.push(slot);
+        self.half_open.insert(self.next_handshake, slot);
+        self.half_open_bytes += own_bytes(&self.slots[slot as usize]);
+        self.next_handshake += 1;
         Some(slot)
     }
 
     /// The handshake of a connection has ended well.
     pub fn established(&mut self, slot: u32) {
-        self.forget_half_open(slot);
+        self.forget_handshake(slot);
         let flow = self.at(slot);
         flow.phase = Phase::Open;
         flow.limit = NEVER;
     }
 
-    /// Puts a connection's socket back into the pool.
-    pub fn end(&mut self, slot: u32) {
-        let flow = &mut self.slots[slot as usize];
-        let before = core::mem::replace(&mut flow.phase, Phase::Free);
-        if before == Phase::Free {
-            return;
+    /// Ends a connection. Returns the listener whose memory it had, and how much;
+    /// `None` if it had its own, which is given back.
+    pub fn end(&mut self, slot: u32) -> Option<(ListenerId, usize)> {
+        match self.slots[slot as usize].phase {
+            Phase::Free => return None,
+            Phase::HalfOpen => self.forget_handshake(slot),
+            _ => {}
         }
+        let flow = &mut self.slots[slot as usize];
+        flow.phase = Phase::Free;
         flow.limit = NEVER;
         flow.generation = flow.generation.wrapping_add(1);
         // Without a further turn nothing is sent.
         flow.socket_mut().abort();
-        let (class, tuple) = (flow.class, flow.tuple);
-        self.names.remove(&tuple);
-        self.free[class as usize].push(slot);
-        if before == Phase::HalfOpen {
-            self.forget_half_open(slot);
-        }
+        let (room, listener, is_reserved) = (flow.room, flow.listener, flow.is_reserved);
+        self.budget.give_back(own_bytes(flow));
+        self.names.remove(&flow.tuple);
+        self.pool(slot, room);
+        is_reserved.then_some((listener, room.cost()))
+    }
+
+    fn forget_handshake(&mut self, slot: u32) {
+        let flow = &self.slots[slot as usize];
+        self.half_open.remove(&flow.handshake);
+        self.half_open_bytes -= own_bytes(flow);
     }
 
     /// Connections to a listener whose handshake goes on.
     pub fn half_open_of(&self, listener: ListenerId) -> Option<u32> {
         let same = |slot: &&u32| self.slots[**slot as usize].listener == listener;
-        self.half_open.iter().find(same).copied()
+        self.half_open.values().find(same).copied()
     }
 
-    fn forget_half_open(&mut self, slot: u32) {
-        self.half_open.retain(|&other| other != slot);
-    }
-
-    fn class_config(&self, class: SocketClass) -> &ClassConfig {
-        match class {
-            SocketClass::Control => &self.config.control,
-            SocketClass::Data => &self.config.data,
+    /// A connection's deadline has come: lets it ask its peer whether it is
+    /// still there as often as is right for the present number of connections.
+    pub fn slow_down(&mut self, slot: u32) {
+        let keep_alive = self.keep_alive();
+        let flow = self.at(slot);
+        if flow.phase != Phase::Free {
+            keep_alive.set(flow.socket_mut());
         }
     }
 
-    fn take_slot(&mut self, class: SocketClass) -> Option<u32> {
-        if let Some(slot) = self.free[class as usize].pop() {
-            return Some(slot);
+    fn keep_alive(&self) -> KeepAlive {
+        KeepAlive::new(&self.config, self.names.len())
+    }
+
+    /// A slot with buffers for `room`, whose memory has been taken.
+    fn take_slot(&mut self, room: Room) -> u32 {
+        let fits = |pool: &&mut Pool| (pool.receive, pool.send) == (room.receive, room.send);
+        let pooled = self.pools.iter_mut().find(fits);
+        if let Some(slot) = pooled.and_then(|pool| pool.slots.pop()) {
+            self.pooled -= room.buffers();
+            self.slots[slot as usize].room = room;
+            return slot;
         }
-        let config = *self.class_config(class);
-        if self.made[class as usize] == config.count {
-            return None;
+        let slot = self.bare.pop().unwrap_or_else(|| {
+            self.slots.push(bare_flow());
+            self.slots.len() as u32 - 1
+        });
+        furnish(&mut self.slots[slot as usize], room);
+        slot
+    }
+
+    /// Keeps a slot for the next connection that needs such buffers, unless
+    /// their memory is needed.
+    fn pool(&mut self, slot: u32, room: Room) {
+        let fits = |pool: &Pool| (pool.receive, pool.send) == (room.receive, room.send);
+        let index = self.pools.iter().position(fits).unwrap_or_else(|| {
+            self.pools.push(Pool {
+                receive: room.receive,
+                send: room.send,
+                slots: Vec::new(),
+            });
+            self.pools.len() - 1
+        });
+        self.pools[index].slots.push(slot);
+        self.pooled += room.buffers();
+        while self.budget.left() < self.pooled {
+            self.shed();
         }
-        self.made[class as usize] += 1;
-        self.slots.push(new_flow(class, &config));
-        Some(self.slots.len() as u32 - 1)
+    }
+
+    /// Gives the buffers of a free slot back to the allocator, the largest first.
+    fn shed(&mut self) {
+        let has_slots = |pool: &&mut Pool| !pool.slots.is_empty();
+        let pools = self.pools.iter_mut().filter(has_slots);
+        let largest = pools.max_by_key(|pool| pool.receive + pool.send);
+        let Some(pool) = largest else {
+            self.pooled = 0;
+            return;
+        };
+        if let Some(slot) = pool.slots.pop() {
+            self.pooled -= pool.receive + pool.send;
+            self.slots[slot as usize].sockets = SocketSet::new(Vec::new());
+            self.bare.push(slot);
+        }
     }
 }
 
-fn new_flow(class: SocketClass, config: &ClassConfig) -> Flow {
-    let rx = tcp::SocketBuffer::new(vec![0; config.rx_bytes]);
-    let tx = tcp::SocketBuffer::new(vec![0; config.tx_bytes]);
-    let mut sockets = SocketSet::new(Vec::with_capacity(1));
-    let handle = sockets.add(tcp::Socket::new(rx, tx));
+/// How often silent peers are asked whether they are still there.
+///
+/// So that connections at rest cost next to nothing, the questions to all of
+/// them together are bounded: the more there are, the less often each is asked.
+#[derive(Clone, Copy)]
+struct KeepAlive {
+    interval: Duration,
+    timeout: Duration,
+}
+
+impl KeepAlive {
+    fn new(config: &TcpConfig, connections: usize) -> Self {
+        const SECOND: u64 = 1_000_000_000;
+        let spread = connections as u64 * SECOND / u64::from(config.keep_alives_per_second.max(1));
+        let interval = config.keep_alive.max(spread);
+        let patience = config.timeout.saturating_sub(config.keep_alive);
+        Self {
+            interval: Duration::from_micros(interval / 1000),
+            timeout: Duration::from_micros((interval + patience) / 1000),
+        }
+    }
+
+    fn set(self, socket: &mut tcp::Socket<'_>) {
+        socket.set_keep_alive(Some(self.interval));
+        socket.set_timeout(Some(self.timeout));
+    }
+}
+
+/// Bytes that a connection has taken itself, and not from its listener.
+fn own_bytes(flow: &Flow) -> usize {
+    match flow.is_reserved {
+        true => 0,
+        false => flow.room.cost(),
+    }
+}
+
+/// A slot without a socket.
+fn bare_flow() -> Flow {
     Flow {
-        sockets,
-        handle,
+        sockets: SocketSet::new(Vec::new()),
+        handle: SocketHandle::default(),
         generation: 0,
-        class,
+        room: Room::default(),
+        is_reserved: false,
+        handshake: 0,
         tuple: Tuple::NONE,
         listener: ListenerId::NONE,
         owner: Owner::default(),
@@ -321,12 +447,20 @@ fn new_flow(class: SocketClass, config: &ClassConfig) -> Flow {
     }
 }
 
-/// Makes a socket from the pool as good as new, and lets it listen.
-fn prepare(socket: &mut tcp::Socket<'_>, config: &TcpConfig, tuple: &Tuple) {
+/// Gives a slot without a socket one with new buffers.
+fn furnish(flow: &mut Flow, room: Room) {
+    let receive = tcp::SocketBuffer::new(vec![0; room.receive]);
+    let send = tcp::SocketBuffer::new(vec![0; room.send]);
+    flow.sockets = SocketSet::new(Vec::with_capacity(1));
+    flow.handle = flow.sockets.add(tcp::Socket::new(receive, send));
+    flow.room = room;
+    flow.silenced = false;
+}
+
+/// Makes a socket as good as new, and lets it listen.
+fn prepare(socket: &mut tcp::Socket<'_>, tuple: &Tuple) {
     socket.abort();
     socket.set_congestion_control(tcp::CongestionControl::None);
-    socket.set_keep_alive(Some(Duration::from_micros(config.keep_alive / 1000)));
-    socket.set_timeout(Some(Duration::from_micros(config.timeout / 1000)));
     socket.set_nagle_enabled(true);
     socket.set_ack_delay(Some(ACK_DELAY));
     let endpoint = IpListenEndpoint {

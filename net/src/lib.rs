@@ -16,6 +16,7 @@ pub mod services;
 pub mod stack;
 
 mod answers;
+mod budget;
 mod checksum;
 mod console;
 mod device;
@@ -23,6 +24,7 @@ mod flows;
 mod frame;
 mod gro;
 mod hash;
+mod listeners;
 mod neighbours;
 mod offload;
 mod pages;

@@ -20,7 +20,6 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use hashbrown::HashMap;
 use smoltcp::iface::{self, Interface, SocketSet};
 use smoltcp::phy::DeviceCapabilities;
 use smoltcp::socket::tcp;
@@ -29,6 +28,7 @@ use smoltcp::wire::{EthernetAddress, Ipv4Cidr};
 use uniperf_drivers::nic::{Capabilities, MacAddress};
 
 use crate::address::{Addressing, Notice};
+pub use crate::budget::Room;
 use crate::config::Config;
 use crate::counters::StackCounters;
 use crate::device::{Described, shape};
@@ -36,6 +36,7 @@ use crate::flows::{Flows, Phase};
 use crate::frame::{ETHERNET_HEADER, Station};
 use crate::gro::Gro;
 use crate::hash::FlowHash;
+use crate::listeners::{Listeners, Reservation};
 use crate::neighbours::Neighbours;
 use crate::offload::Offloads;
 use crate::pages::Pages;
@@ -50,6 +51,10 @@ use happenings::Note;
 
 /// A VLAN tag's bytes: frames may be longer by so much than the MTU says.
 const VLAN_TAG: usize = 4;
+
+/// Connections, and listeners, that are listed on the console: a line takes
+/// several milliseconds there.
+const MOST_LISTED: usize = 256;
 
 /// Every host must take packets of this size (RFC 791 section 3.1).
 const SMALLEST_MTU: usize = 576;
@@ -71,8 +76,8 @@ pub struct UdpId {
 /// Names a listener until it is taken down. A name is not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId {
-    port: u16,
-    serial: u32,
+    pub(crate) port: u16,
+    pub(crate) serial: u32,
 }
 
 impl ListenerId {
@@ -93,15 +98,6 @@ pub struct Owner {
     pub token: u32,
 }
 
-/// What a connection is for, which decides how large its buffers are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SocketClass {
-    /// Commands: small.
-    Control,
-    /// Data: large.
-    Data,
-}
-
 /// Why a socket could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenError {
@@ -109,7 +105,8 @@ pub enum OpenError {
     PortInUse,
     /// All data ports are taken.
     NoPortFree,
-    /// All sockets are taken; their number is a matter of configuration.
+    /// Too little of the memory for sockets is left, or there are as many UDP
+    /// sockets as there can be.
     NoSocketFree,
 }
 
@@ -118,19 +115,12 @@ impl core::fmt::Display for OpenError {
         f.write_str(match self {
             OpenError::PortInUse => "the port is in use",
             OpenError::NoPortFree => "all data ports are in use (see ports=)",
-            OpenError::NoSocketFree => "all sockets are in use",
+            OpenError::NoSocketFree => "the memory for sockets is in use",
         })
     }
 }
 
 impl core::error::Error for OpenError {}
-
-#[derive(Clone, Copy)]
-struct Listener {
-    id: ListenerId,
-    class: SocketClass,
-    owner: Owner,
-}
 
 /// The sockets and everything below them, down to the NIC.
 pub struct Stack {
@@ -151,8 +141,7 @@ pub struct Stack {
     pages: Pages,
     /// Identification of the datagram that was cut last.
     next_id: u16,
-    listeners: HashMap<u16, Listener, FlowHash>,
-    next_serial: u32,
+    listeners: Listeners,
     data_ports: RangeInclusive<u16>,
     next_port: u16,
     addressing: Addressing,
@@ -240,14 +229,13 @@ impl Stack {
             },
             mtu,
             common,
-            flows: Flows::new(&config.tcp, hash),
+            flows: Flows::new(&config.tcp, config.socket_memory, hash),
             time_wait: TimeWait::new(config.tcp.time_wait_entries, config.tcp.time_wait, hash),
             udp: UdpSockets::new(&config.udp, hash),
             neighbours: Neighbours::new(hash),
             pages: Pages::new(),
             next_id: config.seed as u16,
-            listeners: HashMap::with_hasher(hash),
-            next_serial: 1,
+            listeners: Listeners::new(&config.data_ports, hash),
             data_ports: config.data_ports.clone(),
             next_port: *config.data_ports.start(),
             addressing,
@@ -274,55 +262,85 @@ impl Stack {
         stack
     }
 
-    /// Listens on a port. Any number of connections can be made to it.
+    /// Listens on a port, or on any free data port. Any number of connections
+    /// can be made to it, each of which takes `room`, as long as there is
+    /// memory. Ports come in turn, so that one is not used again at once.
     ///
     /// # Errors
     ///
-    /// [`OpenError::PortInUse`].
+    /// [`OpenError::PortInUse`] and [`OpenError::NoPortFree`].
     pub fn listen_tcp(
         &mut self,
-        port: u16,
-        class: SocketClass,
+        port: Option<u16>,
+        room: Room,
         owner: Owner,
     ) -> Result<ListenerId, OpenError> {
-        if port == 0 || self.listeners.contains_key(&port) {
-            return Err(OpenError::PortInUse);
-        }
-        let id = ListenerId {
-            port,
-            serial: self.next_serial,
-        };
-        self.next_serial = self.next_serial.wrapping_add(1);
-        self.listeners.insert(port, Listener { id, class, owner });
-        Ok(id)
+        self.listeners.add(port, room, false, owner)
     }
 
-    /// Listens on a data port that is free. Ports come in turn, so that one is
-    /// not used again at once.
+    /// As [`listen_tcp`](Self::listen_tcp), with the memory for one connection at
+    /// a time set aside. What is left after that is `to_leave` bytes or more.
     ///
     /// # Errors
     ///
-    /// [`OpenError::NoPortFree`].
-    pub fn listen_tcp_any(
+    /// Any [`OpenError`].
+    pub fn listen_tcp_reserved(
         &mut self,
-        class: SocketClass,
+        port: Option<u16>,
+        room: Room,
+        to_leave: usize,
         owner: Owner,
     ) -> Result<ListenerId, OpenError> {
-        let port = self.free_port(|stack, port| !stack.listeners.contains_key(&port))?;
-        self.listen_tcp(port, class, owner)
+        let needed = room.cost().saturating_add(to_leave);
+        self.make_way(needed);
+        if self.socket_memory_left() < needed {
+            return Err(OpenError::NoSocketFree);
+        }
+        let listener = self.listeners.add(port, room, true, owner)?;
+        // There is so much, as was seen above.
+        let _ = self.flows.spend(room.cost());
+        Ok(listener)
     }
 
     /// Stops listening. Connections that were accepted go on; those whose
     /// handshake goes on are reset.
     pub fn unlisten(&mut self, listener: ListenerId) {
-        let known = self.listeners.get(&listener.port);
-        if known.is_none_or(|known| known.id != listener) {
+        let Some(known) = self.listeners.remove(listener) else {
             return;
+        };
+        if known.reservation == Reservation::Kept {
+            self.flows.refund(known.room.cost());
         }
-        self.listeners.remove(&listener.port);
         while let Some(slot) = self.flows.half_open_of(listener) {
             self.flows.established(slot);
             self.abort_slot(slot);
+        }
+    }
+
+    /// Bytes of the memory for sockets that are left.
+    pub fn socket_memory_left(&self) -> usize {
+        self.flows.budget().left()
+    }
+
+    /// Bytes of the memory for sockets in all.
+    pub fn socket_memory(&self) -> usize {
+        self.flows.budget().limit()
+    }
+
+    /// Ends handshakes, oldest first, as far as one that needs `bytes` wants it.
+    fn make_way(&mut self, bytes: usize) {
+        while let Some(oldest) = self.flows.must_give_way(bytes) {
+            self.end_flow(oldest);
+            self.counters.half_open_evicted += 1;
+        }
+    }
+
+    /// Ends a connection: its memory goes back to where it came from.
+    fn end_flow(&mut self, slot: u32) {
+        if let Some((listener, cost)) = self.flows.end(slot)
+            && !self.listeners.keep(listener)
+        {
+            self.flows.refund(cost);
         }
     }
 
@@ -394,9 +412,17 @@ impl Stack {
             Some(port) => port,
             None => self.free_port(|stack, port| stack.udp.find(port).is_none())?,
         };
-        let slot = self.udp.open(port, payload, owner);
-        let slot = slot.ok_or(OpenError::NoSocketFree)?;
-        Ok(self.udp.id(slot))
+        let cost = self.udp.cost(payload);
+        if !self.flows.spend(cost) {
+            return Err(OpenError::NoSocketFree);
+        }
+        match self.udp.open(port, payload, owner) {
+            Some(slot) => Ok(self.udp.id(slot)),
+            None => {
+                self.flows.refund(cost);
+                Err(OpenError::NoSocketFree)
+            }
+        }
     }
 
     /// The port that a UDP socket is bound to.
@@ -456,7 +482,11 @@ impl Stack {
 
     /// Visits the counters that say what is in use now.
     pub fn resting(&self, visit: &mut dyn FnMut(&str, u64)) {
-        visit("rest.sockets_free", self.flows.free_sockets() as u64);
+        visit(
+            "rest.socket_bytes_taken",
+            self.flows.budget().taken() as u64,
+        );
+        visit("rest.socket_bytes_left", self.flows.budget().left() as u64);
         visit("rest.buffers_free", self.reassembly.free() as u64);
         visit("rest.flows", self.flows.len() as u64);
         visit("rest.time_wait", self.time_wait.len() as u64);
@@ -466,12 +496,14 @@ impl Stack {
 
     /// Visits the sockets in use, one line each.
     pub fn sockets(&self, visit: &mut dyn FnMut(core::fmt::Arguments<'_>)) {
-        let mut ports: Vec<u16> = self.listeners.keys().copied().collect();
-        ports.sort_unstable();
-        for port in ports {
+        let ports = self.listeners.ports();
+        for port in ports.iter().take(MOST_LISTED) {
             visit(format_args!("tcp *:{port} LISTEN"));
         }
-        for (_, flow) in self.flows.iter() {
+        if let Some(more @ 1..) = ports.len().checked_sub(MOST_LISTED) {
+            visit(format_args!("and {more} more listeners"));
+        }
+        for (_, flow) in self.flows.iter().take(MOST_LISTED) {
             let (socket, name) = (flow.socket(), flow.tuple);
             visit(format_args!(
                 "tcp {}:{} {}:{} {} received {} to send {}",
@@ -483,6 +515,9 @@ impl Stack {
                 socket.recv_queue(),
                 socket.send_queue(),
             ));
+        }
+        if let Some(more @ 1..) = self.flows.len().checked_sub(MOST_LISTED) {
+            visit(format_args!("and {more} more connections"));
         }
         for socket in self.udp.iter() {
             let (port, socket) = (socket.port(), &socket.socket);

@@ -29,6 +29,8 @@ pub(super) struct Client {
     pub(super) connections: Vec<(FlowId, Connection)>,
     /// Whether data connections go without Nagle's algorithm.
     pub(super) no_delay: bool,
+    /// When it is looked at at the latest, in nanoseconds.
+    pub(super) timer: u64,
 }
 
 impl Client {
@@ -40,6 +42,7 @@ impl Client {
             data: None,
             connections: Vec::new(),
             no_delay: false,
+            timer: u64::MAX,
         }
     }
 

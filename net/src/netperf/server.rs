@@ -1,6 +1,7 @@
 //! The netperf server as a service on the stack: [`Session`]s and their tests,
 //! tied to sockets.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
@@ -8,23 +9,29 @@ use smoltcp::socket::tcp;
 use smoltcp::wire::{IpAddress, IpEndpoint};
 
 use super::client::{Client, DataSocket};
+use super::room;
 use super::session::{Action, Host, Session};
 use super::spec::{Errno, Open, Opened, Transport};
 use super::test::{Accept, Received, Step};
 use super::wire::Text;
 use super::{Report, Snapshot};
-use crate::config::{ClassConfig, Config};
+use crate::config::{Buffers, Config};
 use crate::machine::Machine;
+use crate::rate::RateLimit;
 use crate::services::{Context, Event, Service};
-use crate::stack::{
-    Datagram, FlowId, ListenerId, OpenError, Payload, SendError, SocketClass, Stack,
-};
+use crate::stack::{Datagram, FlowId, ListenerId, OpenError, Payload, Room, SendError, Stack};
+use crate::timers::Timers;
 
 /// Where netperf looks for its server.
 pub const CONTROL_PORT: u16 = 12865;
 
-/// Clients at a time; one more is turned away. Each may hold a data socket.
-const MOST_CLIENTS: usize = 64;
+/// Lines a second on the console, where each takes several milliseconds. What
+/// is more is counted.
+const LINES_A_SECOND: u32 = 32;
+
+/// The part of the memory for sockets that tests leave to control connections,
+/// so that a client can be told that there is no more.
+const LEFT_TO_CONTROL: usize = 16;
 
 /// Responses up to this many bytes may share a segment with others.
 const SHORT: u32 = 1460;
@@ -44,7 +51,7 @@ enum Role {
 }
 
 impl Role {
-    const DATA: u32 = 1 << 16;
+    const DATA: u32 = 1 << 31;
 
     fn token(self) -> u32 {
         match self {
@@ -67,7 +74,6 @@ impl Role {
 #[derive(Clone, Copy, Debug, Default)]
 struct Counters {
     clients: u64,
-    turned_away: u64,
     tests_started: u64,
     tests_finished: u64,
     tests_abandoned: u64,
@@ -78,70 +84,76 @@ struct Counters {
 /// The netperf server.
 pub struct Server {
     host: Host,
+    /// What a control connection takes.
+    control_room: Room,
+    /// The largest buffers of a data connection.
     data_buffers: Buffers,
+    /// Those of a UDP socket.
     datagram_buffers: Buffers,
-    /// Tests over TCP at a time: each needs a data socket.
-    most_tcp_tests: usize,
-    clients: Vec<Option<Client>>,
+    clients: Vec<Option<Box<Client>>>,
+    /// Places in `clients` where nobody is.
+    free: Vec<u32>,
+    /// When each client wants to be looked at, in nanoseconds.
+    timers: Timers,
     listener: Option<ListenerId>,
+    lines: RateLimit,
+    lines_left_out: u64,
     counters: Counters,
-}
-
-/// Buffer sizes of a kind of socket, in bytes.
-#[derive(Clone, Copy, Debug)]
-struct Buffers {
-    send: u32,
-    receive: u32,
 }
 
 impl Server {
     /// A server that says of itself what `host` says.
     pub fn new(host: Host, config: &Config) -> Self {
-        let buffers = |class: &ClassConfig| Buffers {
-            send: class.tx_bytes as u32,
-            receive: class.rx_bytes as u32,
-        };
+        let udp = &config.udp.sockets;
         Self {
             host,
-            data_buffers: buffers(&config.tcp.data),
-            datagram_buffers: buffers(&config.udp.sockets),
-            most_tcp_tests: config.tcp.data.count,
+            control_room: room::control(&config.tcp),
+            data_buffers: config.tcp.data,
+            datagram_buffers: Buffers {
+                receive: udp.rx_bytes,
+                send: udp.tx_bytes,
+            },
             clients: Vec::new(),
+            free: Vec::new(),
+            timers: Timers::default(),
             listener: None,
+            lines: RateLimit::new(LINES_A_SECOND),
+            lines_left_out: 0,
             counters: Counters::default(),
         }
     }
 
     fn client(&mut self, index: usize) -> Option<&mut Client> {
-        self.clients.get_mut(index)?.as_mut()
+        self.clients.get_mut(index)?.as_deref_mut()
     }
 
-    /// Tests over TCP that are set up or run.
-    fn tcp_tests(&self) -> usize {
-        let is_tcp = |client: &&Client| matches!(client.data, Some(DataSocket::Listener(_)));
-        self.clients.iter().flatten().filter(is_tcp).count()
+    /// Has a client looked at no later than its session asks for.
+    #[inline]
+    fn set_timer(&mut self, index: usize) {
+        let Some(client) = self.client(index) else {
+            return;
+        };
+        let at = client.session.poll_at().unwrap_or(u64::MAX);
+        if at < client.timer {
+            client.timer = at;
+            self.timers.arm(index as u32, at as i64);
+        }
     }
 
     fn greet(&mut self, cx: &mut Context<'_>, control: FlowId, peer: IpEndpoint) {
-        let free = self.clients.iter().position(Option::is_none);
-        let index = match free {
-            Some(index) => index,
-            None if self.clients.len() < MOST_CLIENTS => {
-                self.clients.push(None);
-                self.clients.len() - 1
-            }
-            None => {
-                self.counters.turned_away += 1;
-                cx.print(format_args!(
-                    "netperf: {peer} turned away: {MOST_CLIENTS} clients are served already\n"
-                ));
-                cx.stack.abort(control);
-                return;
-            }
-        };
         self.counters.clients += 1;
         let session = Session::new(socket_address(peer), self.host);
-        self.clients[index] = Some(Client::new(session, control));
+        let client = Some(Box::new(Client::new(session, control)));
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.clients[index as usize] = client;
+                index as usize
+            }
+            None => {
+                self.clients.push(client);
+                self.clients.len() - 1
+            }
+        };
         cx.stack
             .set_owner(control, cx.owner(Role::Control(index).token()));
         self.control_progress(cx, index);
@@ -161,7 +173,7 @@ impl Server {
             }
             self.obey(cx, index);
             if !moved {
-                return;
+                return self.set_timer(index);
             }
         }
     }
@@ -208,6 +220,7 @@ impl Server {
         }
         if self.client(index).is_some_and(|client| client.has_left(cx)) {
             self.clients[index] = None;
+            self.free.push(index as u32);
         }
     }
 
@@ -220,6 +233,14 @@ impl Server {
             Report::Dropped { .. } => &mut self.counters.dropped,
         };
         *count += 1;
+        if !self.lines.allow(cx.now) {
+            self.lines_left_out += 1;
+            return;
+        }
+        let left_out = core::mem::take(&mut self.lines_left_out);
+        if left_out > 0 {
+            cx.print(format_args!("netperf: {left_out} lines left out\n"));
+        }
         cx.print(format_args!("{report}\n"));
     }
 
@@ -227,12 +248,15 @@ impl Server {
         let owner = cx.owner(Role::Data(index).token());
         let (socket, buffers) = match open.transport {
             Transport::Tcp => {
-                let listener = match open.port {
-                    _ if self.tcp_tests() >= self.most_tcp_tests => Err(OpenError::NoSocketFree),
-                    Some(port) => cx.stack.listen_tcp(port, SocketClass::Data, owner),
-                    None => cx.stack.listen_tcp_any(SocketClass::Data, owner),
+                let stack = &mut *cx.stack;
+                let room = room::data(open, self.data_buffers, stack.socket_memory_left());
+                let to_leave = stack.socket_memory() / LEFT_TO_CONTROL;
+                let listener = stack.listen_tcp_reserved(open.port, room, to_leave, owner);
+                let buffers = Buffers {
+                    receive: room.receive,
+                    send: room.send,
                 };
-                (listener.map(DataSocket::Listener), self.data_buffers)
+                (listener.map(DataSocket::Listener), buffers)
             }
             Transport::Udp => (
                 cx.stack
@@ -250,8 +274,8 @@ impl Server {
             client.no_delay = open.no_delay;
             Ok(Opened {
                 port,
-                send_buffer: buffers.send,
-                recv_buffer: buffers.receive,
+                send_buffer: buffers.send as u32,
+                recv_buffer: buffers.receive as u32,
                 no_delay: open.no_delay,
                 tos: None,
                 congestion_control: match open.transport {
@@ -299,11 +323,13 @@ impl Server {
                 }
                 client.connections.push((flow, connection));
                 self.data_progress(cx, index, flow);
+                self.set_timer(index);
             }
             Accept::Served(step) => {
                 cx.stack.release(flow);
-                if step == Step::Ended {
-                    self.poll(cx, index);
+                match step {
+                    Step::Ended => self.poll(cx, index),
+                    _ => self.set_timer(index),
                 }
             }
             Accept::Refuse => cx.stack.abort(flow),
@@ -426,6 +452,8 @@ impl Server {
         }
         if is_over {
             self.poll(cx, index);
+        } else {
+            self.set_timer(index);
         }
     }
 }
@@ -435,7 +463,7 @@ impl Service for Server {
         let owner = cx.owner(Role::Listener.token());
         match cx
             .stack
-            .listen_tcp(CONTROL_PORT, SocketClass::Control, owner)
+            .listen_tcp(Some(CONTROL_PORT), self.control_room, owner)
         {
             Ok(listener) => self.listener = Some(listener),
             Err(error) => cx.print(format_args!("netperf: port {CONTROL_PORT}: {error}\n")),
@@ -487,30 +515,24 @@ impl Service for Server {
 
     #[inline]
     fn deadline(&self) -> Option<u64> {
-        self.clients
-            .iter()
-            .flatten()
-            .filter_map(|client| client.session.poll_at())
-            .min()
+        self.timers.next().map(|at| at as u64)
     }
 
     fn on_timer(&mut self, cx: &mut Context<'_>) {
         let now = cx.machine.now();
-        for index in 0..self.clients.len() {
-            let due = self
-                .client(index)
-                .and_then(|client| client.session.poll_at())
-                .is_some_and(|at| at <= now);
-            if due {
+        while let Some(index) = self.timers.pop_due(now as i64) {
+            let index = index as usize;
+            if let Some(client) = self.client(index) {
+                client.timer = u64::MAX;
                 self.poll(cx, index);
             }
+            self.set_timer(index);
         }
     }
 
     fn counters(&self, visit: &mut dyn FnMut(&str, u64)) {
-        let sessions = self.clients.iter().flatten().count() as u64;
+        let sessions = (self.clients.len() - self.free.len()) as u64;
         visit("netperf.clients", self.counters.clients);
-        visit("netperf.turned_away", self.counters.turned_away);
         visit("netperf.tests_started", self.counters.tests_started);
         visit("netperf.tests_finished", self.counters.tests_finished);
         visit("netperf.tests_abandoned", self.counters.tests_abandoned);
@@ -577,9 +599,9 @@ mod tests {
         for role in [
             Role::Listener,
             Role::Control(0),
-            Role::Control(MOST_CLIENTS),
+            Role::Control(1 << 30),
             Role::Data(0),
-            Role::Data(MOST_CLIENTS),
+            Role::Data(1 << 30),
         ] {
             assert_eq!(Role::from_token(role.token()), role);
         }

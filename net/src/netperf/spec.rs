@@ -93,6 +93,10 @@ pub struct Open {
     pub receives: bool,
     /// Whether the server will send data.
     pub sends: bool,
+    /// Bytes of a request, or of a receive; `None` is the receive buffer's.
+    pub receive_size: Option<u32>,
+    /// Bytes of a response, or of a send; `None` is the send buffer's.
+    pub send_size: Option<u32>,
     /// Send buffer that was asked for, in bytes.
     pub send_buffer: Option<u32>,
     /// Receive buffer that was asked for, in bytes.
@@ -135,10 +139,6 @@ pub struct Spec {
     pub limit: Limit,
     /// Whether each transaction has a connection of its own.
     pub connection_each: bool,
-    /// Bytes of a request, or of a receive; `None` is the receive buffer's.
-    pub receive_size: Option<u32>,
-    /// Bytes of a response, or of a send; `None` is the send buffer's.
-    pub send_size: Option<u32>,
     /// Whether the client wants CPU utilisation.
     pub measure_cpu: bool,
     /// The omni request's flags, for what the client wants in the results.
@@ -207,6 +207,8 @@ impl Spec {
                 many: connection_each,
                 receives,
                 sends,
+                receive_size: either(request.request_size, request.receive_size),
+                send_size: either(request.response_size, request.send_size),
                 send_buffer: asked(request.send_buf_size),
                 recv_buffer: asked(request.recv_buf_size),
                 no_delay: flags.has(Flags::NO_DELAY),
@@ -216,8 +218,6 @@ impl Spec {
             },
             limit: limit(request.test_length),
             connection_each,
-            receive_size: either(request.request_size, request.receive_size),
-            send_size: either(request.response_size, request.send_size),
             measure_cpu: flags.has(Flags::MEASURE_CPU),
             flags,
             client: client_address(request, peer)?,
@@ -239,7 +239,7 @@ impl Spec {
             .ok()
             .filter(|&seconds| seconds > 0)
             .map_or(Limit::None, Limit::Seconds);
-        spec.receive_size = asked(request.receive_size);
+        spec.open.receive_size = asked(request.receive_size);
         spec.measure_cpu = request.measure_cpu != 0;
         Ok(spec)
     }
@@ -267,6 +267,8 @@ impl Spec {
                 many: false,
                 receives: false,
                 sends: false,
+                receive_size: None,
+                send_size: None,
                 send_buffer: None,
                 recv_buffer: None,
                 no_delay: false,
@@ -276,8 +278,6 @@ impl Spec {
             },
             limit: Limit::None,
             connection_each: false,
-            receive_size: None,
-            send_size: None,
             measure_cpu: false,
             flags: Flags::default(),
             client: SocketAddr::new(peer, 0),
@@ -294,7 +294,7 @@ impl Spec {
             Transport::Tcp => Ok(()),
             Transport::Udp if self.connection_each => Err(Errno::NOT_SUPPORTED),
             Transport::Udp if !receives && !sends => Err(Errno::INVALID),
-            Transport::Udp if sends && self.send_size > Some(LONGEST_DATAGRAM) => {
+            Transport::Udp if sends && self.open.send_size > Some(LONGEST_DATAGRAM) => {
                 Err(Errno::MESSAGE_SIZE)
             }
             Transport::Udp if !receives && self.client.port() == 0 => Err(Errno::NO_DESTINATION),

@@ -123,8 +123,9 @@ pub struct Test {
 impl Test {
     /// A test whose ports were opened just now.
     pub fn new(spec: Spec, opened: Opened, peer: IpAddr, ready: Snapshot) -> Self {
-        let receive_size = spec.receive_size.unwrap_or(opened.recv_buffer.max(1));
+        let receive_size = spec.open.receive_size.unwrap_or(opened.recv_buffer.max(1));
         let send_size = spec
+            .open
             .send_size
             .unwrap_or_else(|| default_send_size(spec.open.transport, opened.send_buffer));
         let mut test = Test {

@@ -84,7 +84,8 @@ impl Stack {
         let udp = self.udp.at(slot);
         let rests = matches!(turn, Turn::Done(_) | Turn::Unresolved(_));
         if udp.phase == UdpPhase::Closing && rests {
-            self.udp.end(slot);
+            let cost = self.udp.end(slot);
+            self.flows.refund(cost);
         } else if udp.stuck > MOST_QUESTIONS {
             // Nobody has that address, and all that is queued waits behind it.
             udp.empty();

@@ -42,6 +42,9 @@ impl Stack {
         let now = self.now.total_micros();
         while let Some(number) = self.timers.pop_due(now) {
             let slot = self.slot(number);
+            if let Slot::Tcp(slot) = slot {
+                self.flows.slow_down(slot);
+            }
             self.queue(slot);
         }
         self.time_wait.expire(self.now_ns);
@@ -157,7 +160,7 @@ impl Stack {
         match flow.phase {
             Phase::Free => Turn::Done(None),
             Phase::Aborted => {
-                self.flows.end(slot);
+                self.end_flow(slot);
                 Turn::Done(None)
             }
             Phase::Ended if !flow.end_told => Turn::Done(None),
@@ -171,7 +174,7 @@ impl Stack {
                 if flow.state == State::TimeWait {
                     self.time_wait.insert(tuple, peer_end, self.now_ns);
                 }
-                self.flows.end(slot);
+                self.end_flow(slot);
                 Turn::Done(None)
             }
             Phase::HalfOpen | Phase::Open | Phase::Released => {
@@ -187,7 +190,7 @@ impl Stack {
         match self.flows.at(slot).phase {
             Phase::HalfOpen => {
                 self.counters.half_open_timeouts += 1;
-                self.flows.end(slot);
+                self.end_flow(slot);
             }
             Phase::Released => {
                 self.abort_slot(slot);

@@ -151,16 +151,18 @@ impl Stack {
         if !segment.flags.opens() || !self.is_our_address(segment.tuple.local) {
             return None;
         }
-        let listener = *self.listeners.get(&segment.tuple.local_port)?;
-        if let Some(oldest) = self.flows.must_give_way(listener.class) {
-            self.flows.end(oldest);
-            self.counters.half_open_evicted += 1;
-        }
+        let port = segment.tuple.local_port;
+        let listener = *self.listeners.at(port)?;
+        let is_reserved = self.listeners.lend(port);
+        let cost = match is_reserved {
+            true => 0,
+            false => listener.room.cost(),
+        };
+        self.make_way(cost);
         let slot = self.flows.begin(
             segment.tuple,
-            listener.class,
-            listener.id,
-            listener.owner,
+            &listener,
+            is_reserved,
             self.offloads.mss(),
             self.now_ns,
         );
@@ -184,7 +186,7 @@ impl Stack {
             match state {
                 State::SynReceived => return,
                 // Reset, refused, or timed out. The service never knew of it.
-                State::Listen | State::Closed => return self.flows.end(slot),
+                State::Listen | State::Closed => return self.end_flow(slot),
                 _ => self.accept(slot),
             }
         }

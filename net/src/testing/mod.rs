@@ -3,6 +3,7 @@
 //! the next.
 
 pub mod bench;
+pub mod crowd;
 pub mod dhcp;
 pub mod frames;
 pub mod machine;

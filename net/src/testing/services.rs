@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 use crate::services::{Context, Event, Service};
-use crate::stack::{FlowId, Payload, SocketClass, UdpId};
+use crate::stack::{FlowId, Payload, Room, UdpId};
 
 /// What a service was told, for the test to see.
 #[derive(Default)]
@@ -33,6 +33,19 @@ impl Log {
 
 pub const PORT: u16 = 7;
 pub const DATA_PORT: u16 = 8;
+
+/// What connections to [`PORT`] take.
+pub const SMALL: Room = Room {
+    receive: 8 << 10,
+    send: 8 << 10,
+    beside: 0,
+};
+/// What those to [`DATA_PORT`] take.
+pub const LARGE: Room = Room {
+    receive: 512 << 10,
+    send: 256 << 10,
+    beside: 0,
+};
 
 /// Sends back what it gets, over TCP and UDP.
 pub struct Echo {
@@ -105,12 +118,9 @@ pub fn pattern(offset: usize) -> u8 {
 impl Service for Echo {
     fn start(&mut self, cx: &mut Context<'_>) {
         let owner = cx.owner(1);
-        cx.stack
-            .listen_tcp(PORT, SocketClass::Control, owner)
-            .unwrap();
-        cx.stack
-            .listen_tcp(DATA_PORT, SocketClass::Data, owner)
-            .unwrap();
+        for (port, room) in [(PORT, SMALL), (DATA_PORT, LARGE)] {
+            cx.stack.listen_tcp(Some(port), room, owner).unwrap();
+        }
         self.udp = Some(cx.stack.open_udp(Some(PORT), Payload::Kept, owner).unwrap());
     }
 

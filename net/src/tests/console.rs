@@ -31,7 +31,7 @@ fn commands_answer() {
     for name in [
         "rest.rx_buffers_free 256",
         "rest.flows 1",
-        "rest.sockets_free 159",
+        "rest.listeners 3",
     ] {
         assert!(counters.contains(name), "{name} in {counters}");
     }

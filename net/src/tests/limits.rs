@@ -4,13 +4,16 @@ use smoltcp::wire::{Ipv4Address, TcpControl};
 use crate::config::Config;
 use crate::stack::Payload;
 use crate::testing::bench::{SECOND, static_config};
-use crate::testing::services::{DATA_PORT, PORT};
+use crate::testing::services::{DATA_PORT, LARGE, PORT, SMALL};
 use crate::testing::*;
 
+/// Memory for the echo service's UDP socket, two large connections and a small one.
 fn small() -> Config {
     let mut config = static_config();
-    config.tcp.control.count = 4;
-    config.tcp.data.count = 2;
+    config.udp.sockets.rx_bytes = 0;
+    config.udp.sockets.tx_bytes = 0;
+    config.udp.packets = 0;
+    config.socket_memory = 4096 + 2 * LARGE.cost() + SMALL.cost();
     config.tcp.half_open = 3;
     config
 }
@@ -27,7 +30,7 @@ fn refuses_what_it_has_no_socket_for() {
     assert_eq!(bench.peer.tcp(second).state(), State::Established);
     assert_eq!(bench.peer.tcp(third).state(), State::Closed, "reset");
     assert_eq!(bench.counter("tcp.refused"), 1);
-    // Commands have their own sockets.
+    // A small one still fits.
     let control = bench.peer.connect(PORT);
     bench.run(SECOND / 10);
     assert_eq!(bench.peer.tcp(control).state(), State::Established);
@@ -120,18 +123,17 @@ fn ports_are_given_in_turn_and_run_out() {
     let mut bench = Bench::with(&config);
     let stack = &mut bench.appliance.stack;
     let owner = crate::stack::Owner::default();
-    let class = crate::stack::SocketClass::Data;
-    let ports = [(); 3].map(|()| stack.listen_tcp_any(class, owner).unwrap());
+    let ports = [(); 3].map(|()| stack.listen_tcp(None, SMALL, owner).unwrap());
     assert_eq!(ports.map(|listener| listener.port()), [100, 101, 102]);
-    let full = stack.listen_tcp_any(class, owner);
+    let full = stack.listen_tcp(None, SMALL, owner);
     assert_eq!(full, Err(crate::stack::OpenError::NoPortFree));
     stack.unlisten(ports[1]);
-    assert_eq!(stack.listen_tcp_any(class, owner).unwrap().port(), 101);
+    assert_eq!(stack.listen_tcp(None, SMALL, owner).unwrap().port(), 101);
     // UDP's ports are others.
     let udp = stack.open_udp(None, Payload::Kept, owner).unwrap();
     assert!(stack.udp_port(udp).is_some());
     assert_eq!(
-        stack.listen_tcp(PORT, class, owner),
+        stack.listen_tcp(Some(PORT), SMALL, owner),
         Err(crate::stack::OpenError::PortInUse)
     );
 }

@@ -7,6 +7,7 @@ mod hostile;
 mod icmp;
 mod limits;
 mod lossy;
+mod many;
 mod netperf;
 mod receive;
 mod recovery;

@@ -165,13 +165,27 @@ impl UdpSockets {
         self.ports.remove(&port);
     }
 
-    /// Puts a socket back into the pool.
-    pub fn end(&mut self, slot: u32) {
+    /// Ends a socket, whose buffers go back to the allocator. Returns what it
+    /// has cost.
+    pub fn end(&mut self, slot: u32) -> usize {
+        let cost = self.cost(self.slots[slot as usize].socket.payload());
+        let fresh = new_socket(&self.config);
         let socket = self.at(slot);
         socket.phase = UdpPhase::Free;
         socket.generation = socket.generation.wrapping_add(1);
         socket.empty();
+        socket.socket = fresh;
         self.free.push(slot);
+        cost
+    }
+
+    /// Bytes that a socket takes at the most.
+    pub fn cost(&self, payload: Payload) -> usize {
+        let buffers = match payload {
+            Payload::Kept => self.config.sockets.rx_bytes + self.config.sockets.tx_bytes,
+            Payload::Counted => 0,
+        };
+        buffers + 2 * self.config.packets * socket::QUEUED + size_of::<Entry>()
     }
 
     fn take_slot(&mut self) -> Option<u32> {
@@ -186,16 +200,20 @@ impl UdpSockets {
     }
 }
 
-fn new_entry(config: &UdpConfig) -> Entry {
+fn new_socket(config: &UdpConfig) -> Socket {
     let bounds = |bytes: usize| Bounds {
         bytes,
         datagrams: config.packets,
     };
+    Socket::new(
+        bounds(config.sockets.rx_bytes),
+        bounds(config.sockets.tx_bytes),
+    )
+}
+
+fn new_entry(config: &UdpConfig) -> Entry {
     Entry {
-        socket: Socket::new(
-            bounds(config.sockets.rx_bytes),
-            bounds(config.sockets.tx_bytes),
-        ),
+        socket: new_socket(config),
         generation: 0,
         port: 0,
         owner: Owner::default(),

@@ -70,6 +70,9 @@ pub(super) struct Queue {
     bounds: Bounds,
 }
 
+/// Bytes that a datagram takes in a queue, besides its own.
+pub(super) const QUEUED: usize = size_of::<Queued>();
+
 #[derive(Clone, Copy)]
 struct Queued {
     datagram: Datagram,
@@ -142,6 +145,10 @@ impl Socket {
 
     pub(super) fn open(&mut self, payload: Payload) {
         self.payload = payload;
+    }
+
+    pub(super) fn payload(&self) -> Payload {
+        self.payload
     }
 
     pub(super) fn clear(&mut self) {

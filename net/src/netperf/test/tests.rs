@@ -443,6 +443,8 @@ fn what_is_asked_reaches_the_glue() {
     let request = OmniRequest {
         send_buf_size: 1000,
         recv_buf_size: -1,
+        receive_size: 3000,
+        send_size: -1,
         data_port: 5000,
         socket_tos: 16,
         cong_control: Text::new("cubic"),
@@ -455,6 +457,8 @@ fn what_is_asked_reaches_the_glue() {
         many: false,
         receives: true,
         sends: false,
+        receive_size: Some(3000),
+        send_size: None,
         send_buffer: Some(1000),
         recv_buffer: None,
         no_delay: true,

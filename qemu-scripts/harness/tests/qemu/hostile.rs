@@ -75,7 +75,7 @@ fn clients_that_leave_at_once() {
         rig.run(Test::TcpRr);
     }
     rig.is_well();
-    assert_eq!(rig.counter("netperf.turned_away"), 0);
+    assert_eq!(rig.counter("tcp.refused"), 0);
     rig.end();
 }
 
