@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use uniperf_harness::bench::{self, Only};
 use uniperf_harness::{
-    Accelerator, Image, Machine, MachineType, NetKind, Network, NicModel, repository,
+    Accelerator, CONTROL_PORT, Image, Machine, MachineType, NetKind, Network, NicModel, repository,
 };
 
 pub use scenario::Scenario;
@@ -33,6 +33,8 @@ pub enum Command {
     Bench(BenchOptions),
     /// Send requests to a reflector, as fast as it answers.
     Ping(PingOptions),
+    /// Open very many TCP_RR tests at once, and send requests over all of them.
+    Crowd(CrowdOptions),
     /// The same with a Linux guest: boot and stay, or with --run run netperf.
     Linux(LinuxOptions),
     /// Run one of the reports that the appliance was made for.
@@ -149,7 +151,7 @@ pub struct BenchOptions {
     /// Seconds a test: 5, or 2 when quick.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: Option<u64>,
-    /// One test only, such as TCP_RR, or PING; again for a further one.
+    /// One test only, such as TCP_RR, or PING or FLOWS; again for a further one.
     #[arg(long, value_name = "TEST")]
     only: Vec<Only>,
     /// What runs the guests; kvm only where the CPU can virtualize.
@@ -223,6 +225,28 @@ pub struct PingOptions {
     pub bytes: u16,
     /// How long to go on.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    pub seconds: u64,
+}
+
+/// Whose tests to open, and how to spread the requests.
+#[derive(Args, Debug)]
+pub struct CrowdOptions {
+    /// The netserver's address.
+    pub host: IpAddr,
+    /// Its control port.
+    #[arg(long, value_name = "N", default_value_t = CONTROL_PORT)]
+    pub port: u16,
+    /// Tests to open; again for more after a run.
+    #[arg(long, value_name = "N", default_values_t = [1, 100, 1000, 10_000])]
+    pub clients: Vec<u32>,
+    /// Requests under way at a time.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub in_flight: usize,
+    /// Transactions of a client before it is another one's turn.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub visit: u32,
+    /// How long each run takes.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
     pub seconds: u64,
 }
 

@@ -14,6 +14,7 @@ fn main() -> ExitCode {
         cli::Command::Run(options) => run::run(&options),
         cli::Command::Bench(options) => run::bench(&options),
         cli::Command::Ping(options) => run::ping(&options),
+        cli::Command::Crowd(options) => run::crowd(&options),
         cli::Command::Linux(options) => run::linux(&options),
         cli::Command::Scenario(scenario) => run::scenario(&scenario),
     };

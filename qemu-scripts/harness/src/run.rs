@@ -1,4 +1,4 @@
-//! `boot`, `run`, `bench`, `ping` and `scenario`.
+//! `boot`, `run`, `bench`, `ping`, `crowd` and `scenario`.
 
 use std::io::{BufRead, Write};
 use std::net::IpAddr;
@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::cli::{BenchOptions, BootOptions, LinuxOptions, PingOptions, RunOptions, Scenario};
+use crate::cli::{
+    BenchOptions, BootOptions, CrowdOptions, LinuxOptions, PingOptions, RunOptions, Scenario,
+};
 use uniperf_harness::bench;
 use uniperf_harness::linux_guest;
 use uniperf_harness::process::{self, Running};
@@ -89,6 +91,28 @@ pub fn ping(options: &PingOptions) -> Result<ExitCode> {
         result.median,
         result.p99
     );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Opens tests and says how many transactions they do a second.
+pub fn crowd(options: &CrowdOptions) -> Result<ExitCode> {
+    let pattern = bench::Pattern {
+        in_flight: options.in_flight,
+        visit: options.visit,
+    };
+    let length = Duration::from_secs(options.seconds);
+    let mut crowd = bench::Crowd::new((options.host, options.port).into())?;
+    for &clients in &options.clients {
+        let begin = Instant::now();
+        crowd.grow(clients as usize)?;
+        let opened = begin.elapsed().as_secs_f64();
+        let result = crowd.run(pattern, bench::Until::Time(length))?;
+        println!(
+            "{clients} clients, opened in {opened:.2} s: {:.0} transactions/s",
+            result.rate()
+        );
+    }
+    crowd.close()?;
     Ok(ExitCode::SUCCESS)
 }
 

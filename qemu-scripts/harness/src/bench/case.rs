@@ -41,8 +41,10 @@ impl Contestant {
     pub fn cases(self, icount: bool) -> Vec<Case> {
         let netperf = Case::NETPERF.map(Case::Netperf);
         match self {
-            Self::Uniperf | Self::Linux if icount => netperf.into(),
-            Self::Uniperf | Self::Linux => [&netperf[..], &[Case::PingUdp(BYTES)]].concat(),
+            Self::Uniperf | Self::Linux if icount => [&netperf[..], &Case::FLOWS].concat(),
+            Self::Uniperf | Self::Linux => {
+                [&netperf[..], &[Case::PingUdp(BYTES)], &Case::FLOWS].concat()
+            }
             Self::Reflect => vec![
                 Case::PingUdp(1),
                 Case::PingUdp(BYTES),
@@ -73,6 +75,8 @@ pub enum Case {
     PingUdp(usize),
     /// The same with the payload in bare Ethernet frames.
     PingEthernet(usize),
+    /// TCP_RR over so many connections that are all open.
+    Flows(usize),
 }
 
 /// What the work of a test is counted in.
@@ -101,6 +105,18 @@ impl Case {
     pub const PING_BYTE: Self = Self::PingUdp(1);
     /// Bare frames.
     pub const PING_FRAME: Self = Self::PingEthernet(BYTES);
+    /// TCP_RR over ever more open connections.
+    pub const FLOWS: [Self; 4] = [
+        Self::Flows(1),
+        Self::Flows(100),
+        Self::Flows(1_000),
+        Self::Flows(10_000),
+    ];
+
+    /// Whether it is about many open connections.
+    pub fn is_flows(self) -> bool {
+        matches!(self, Self::Flows(_))
+    }
 
     /// What its work is counted in.
     pub fn work(self) -> Work {
@@ -143,6 +159,8 @@ impl fmt::Display for Case {
             Self::Netperf(test) => write!(f, "{test}"),
             Self::PingUdp(bytes) => write!(f, "ping UDP {bytes}"),
             Self::PingEthernet(bytes) => write!(f, "ping frame {bytes}"),
+            Self::Flows(1) => write!(f, "TCP_RR over 1 connection"),
+            Self::Flows(count) => write!(f, "TCP_RR over {count} connections"),
         }
     }
 }
@@ -154,6 +172,8 @@ pub enum Only {
     Netperf(Test),
     /// All pings.
     Ping,
+    /// TCP_RR over ever more open connections.
+    Flows,
 }
 
 impl Only {
@@ -164,7 +184,8 @@ impl Only {
             (Self::Netperf(Test::TcpRr), Case::PING_BYTE) => true,
             (Self::Netperf(Test::UdpRr), Case::PING) => true,
             (Self::Netperf(_), _) => false,
-            (Self::Ping, case) => !matches!(case, Case::Netperf(_)),
+            (Self::Ping, case) => matches!(case, Case::PingUdp(_) | Case::PingEthernet(_)),
+            (Self::Flows, case) => case.is_flows(),
         }
     }
 }
@@ -174,13 +195,15 @@ impl FromStr for Only {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let name = text.to_ascii_uppercase();
-        if name == "PING" {
-            return Ok(Self::Ping);
+        match name.as_str() {
+            "PING" => return Ok(Self::Ping),
+            "FLOWS" => return Ok(Self::Flows),
+            _ => {}
         }
         let test = Case::NETPERF.into_iter().find(|test| test.name() == name);
         test.map(Self::Netperf).ok_or_else(|| {
             let names = Case::NETPERF.map(Test::name).join(", ");
-            format!("it is one of {names} or PING")
+            format!("it is one of {names}, PING or FLOWS")
         })
     }
 }
@@ -203,6 +226,8 @@ mod tests {
         assert!(!cases.into_iter().any(|case| stream.selects(case)));
         let ping: Only = "PING".parse().unwrap();
         assert!(ping.selects(Case::PING_FRAME) && !ping.selects(Case::Netperf(Test::TcpRr)));
+        let flows: Only = "flows".parse().unwrap();
+        assert!(flows.selects(Case::Flows(7)) && !ping.selects(Case::Flows(7)));
         let error = "TCP_RX".parse::<Only>().unwrap_err();
         assert!(error.contains("TCP_SENDFILE"), "{error}");
     }
@@ -210,7 +235,7 @@ mod tests {
     #[test]
     fn only_guests_count_instructions() {
         assert!(Contestant::Host.cases(true).is_empty());
-        assert_eq!(Contestant::Linux.cases(true).len(), 7);
-        assert_eq!(Contestant::Linux.cases(false).len(), 8);
+        assert_eq!(Contestant::Linux.cases(true).len(), 11);
+        assert_eq!(Contestant::Linux.cases(false).len(), 12);
     }
 }

@@ -2,7 +2,10 @@
 //! the ceiling that QEMU itself allows; see docs/bench.md.
 
 mod case;
+mod crowd;
+mod flows;
 mod goals;
+mod message;
 mod ping;
 mod report;
 mod tables;
@@ -14,6 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 
 pub use case::{Case, Contestant, Only, Work};
+pub use crowd::{Crowd, CrowdResult, Pattern, Until};
 pub use ping::{PingResult, REFLECTOR_PORT, netperf_udp, udp};
 pub use report::{Metric, Report, SCHEMA, Settings};
 pub use tables::render;
@@ -76,7 +80,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let mut progress = Progress::new(steps(options, &contestants), |step| guess(options, step));
     for round in 1..=options.rounds {
         for (contestant, guest) in &machines {
-            if !takes_turn(*contestant, round) {
+            if !takes_turn(options, *contestant, round) {
                 continue;
             }
             let mut turn = Turn {
@@ -87,6 +91,11 @@ pub fn run(options: &Options) -> Result<Report> {
                 report: &mut report,
             };
             turn.take(guest.as_ref())?;
+        }
+    }
+    for (contestant, guest) in &machines {
+        if let Some(guest) = guest {
+            flows::measure(options, *contestant, guest, &mut progress, &mut report)?;
         }
     }
     report.about.took = begin.elapsed().as_secs_f64();
@@ -151,20 +160,33 @@ fn cases(options: &Options, contestant: Contestant) -> Vec<Case> {
     cases
 }
 
+/// What is measured in each round.
+fn round_cases(options: &Options, contestant: Contestant) -> Vec<Case> {
+    let mut cases = cases(options, contestant);
+    cases.retain(|case| !case.is_flows());
+    cases
+}
+
 /// This machine's own netserver is no contestant: it is looked at once.
-fn takes_turn(contestant: Contestant, round: u32) -> bool {
-    contestant != Contestant::Host || round == 1
+fn takes_turn(options: &Options, contestant: Contestant, round: u32) -> bool {
+    let has_cases = !round_cases(options, contestant).is_empty();
+    has_cases && (contestant != Contestant::Host || round == 1)
 }
 
 fn steps(options: &Options, contestants: &[Contestant]) -> Vec<Step> {
     let mut steps = Vec::new();
     for round in 1..=options.rounds {
-        let turns = contestants.iter().filter(|who| takes_turn(**who, round));
+        let turns = contestants
+            .iter()
+            .filter(|who| takes_turn(options, **who, round));
         for &contestant in turns {
-            let cases = cases(options, contestant).into_iter().map(Some);
+            let cases = round_cases(options, contestant).into_iter().map(Some);
             let step = |case| Step { contestant, case };
             steps.extend(std::iter::once(None).chain(cases).map(step));
         }
+    }
+    for &contestant in contestants {
+        steps.extend(flows::steps(options, contestant));
     }
     steps
 }
@@ -182,6 +204,7 @@ fn guess(options: &Options, step: Step) -> Duration {
         (Contestant::Host, None) => 0.2,
         (Contestant::Linux, None) => 6.0,
         (_, None) => 2.0,
+        (_, Some(case)) if case.is_flows() => flows::guess(options),
         (_, Some(_)) if options.icount => 2.0 * options.seconds as f64 + 2.0,
         (_, Some(_)) => options.seconds as f64 + 0.4,
     };
@@ -215,8 +238,8 @@ impl Turn<'_> {
                 target
             }
         };
-        self.note_versions(&target);
-        for case in cases(self.options, self.contestant) {
+        note_versions(&mut self.report.about, self.contestant, &target);
+        for case in round_cases(self.options, self.contestant) {
             let result = self.measure(&mut target, case);
             let sample = match result {
                 Ok(sample) => sample,
@@ -253,20 +276,19 @@ impl Turn<'_> {
         let what = format!("{} {what}", self.contestant);
         self.progress.begin(self.round, self.options.rounds, &what);
     }
+}
 
-    fn note_versions(&mut self, target: &Target) {
-        let about = &mut self.report.about;
-        match self.contestant {
-            Contestant::Uniperf | Contestant::Reflect => {
-                let version = target.console_line("uniperf: version ");
-                about.uniperf = version.unwrap_or_else(|| "?".into());
-            }
-            Contestant::Linux => {
-                let kernel = target.console_line("Linux ");
-                about.linux = Some(format!("Linux {}", kernel.unwrap_or_else(|| "?".into())));
-            }
-            Contestant::Host => {}
+fn note_versions(about: &mut About, contestant: Contestant, target: &Target) {
+    match contestant {
+        Contestant::Uniperf | Contestant::Reflect => {
+            let version = target.console_line("uniperf: version ");
+            about.uniperf = version.unwrap_or_else(|| "?".into());
         }
+        Contestant::Linux => {
+            let kernel = target.console_line("Linux ");
+            about.linux = Some(format!("Linux {}", kernel.unwrap_or_else(|| "?".into())));
+        }
+        Contestant::Host => {}
     }
 }
 

@@ -16,6 +16,7 @@ use nix::sys::socket::sockopt::ReceiveTimeout;
 use nix::sys::socket::{MsgFlags, recv, send, setsockopt};
 use nix::sys::time::TimeVal;
 
+use super::message::{self, Transport};
 use crate::frames;
 use crate::measure::percentile;
 
@@ -89,7 +90,7 @@ pub fn netperf_udp(control: SocketAddr, bytes: usize, length: Duration) -> Resul
         .with_context(|| format!("no control connection to {control}"))?;
     session.set_read_timeout(Some(CONTROL_TIMEOUT))?;
     let port = socket.local_addr()?.port();
-    session.write_all(&message::request(bytes, length, port))?;
+    session.write_all(&message::request(Transport::Udp(port), bytes, length))?;
     let mut answer = [0; message::LEN];
     session
         .read_exact(&mut answer)
@@ -169,62 +170,6 @@ fn answer(fd: i32, buffer: &mut [u8], flags: MsgFlags) -> Result<bool> {
     }
 }
 
-/// netperf's control messages, as far as one UDP_RR test needs them; see
-/// docs/netperf.md for the offsets.
-mod message {
-    use std::time::Duration;
-
-    use anyhow::{Result, ensure};
-
-    pub const LEN: usize = 656;
-    const OMNI: i32 = 97;
-    const OMNI_RESPONSE: i32 = 98;
-    /// How much longer the server waits for requests than they come.
-    const MARGIN: i32 = 2;
-
-    /// Asks for a test with requests and responses of `bytes` bytes.
-    pub fn request(bytes: usize, length: Duration, port: u16) -> [u8; LEN] {
-        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
-        let seconds = i32::try_from(length.as_secs()).unwrap_or(i32::MAX - MARGIN);
-        let mut message = [0; LEN];
-        let mut put = |at: usize, value: i32| {
-            message[at..at + 4].copy_from_slice(&value.to_be_bytes());
-        };
-        put(0, OMNI);
-        // Any CPU, and the server's own buffer sizes.
-        for at in [4, 8, 12, 32, 36] {
-            put(at, -1);
-        }
-        // Alignment and number of its buffers, to send from and to receive to.
-        for (alignment, width) in [(16, 24), (40, 48)] {
-            put(alignment, 8);
-            put(width, 1);
-        }
-        put(28, bytes);
-        put(52, bytes);
-        put(64, seconds + MARGIN);
-        // IPv4, datagrams, UDP, both directions, and our port.
-        put(92, 4);
-        put(96, 2);
-        put(100, 17);
-        put(104, 2 | 4);
-        put(108, port.into());
-        message
-    }
-
-    /// The port that the server has opened.
-    pub fn data_port(answer: &[u8; LEN]) -> Result<u16> {
-        let word = |at: usize| i32::from_be_bytes(std::array::from_fn(|n| answer[at + n]));
-        ensure!(
-            word(0) == OMNI_RESPONSE && word(4) == 0,
-            "netserver refuses: message {} with error {}",
-            word(0),
-            word(4)
-        );
-        Ok(u16::try_from(word(52))?)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,23 +236,5 @@ mod tests {
         assert!(begin.elapsed() < Duration::from_secs(10));
         end(address, thread);
         assert!(udp(address, 0, Duration::from_secs(1)).is_err());
-    }
-
-    #[test]
-    fn a_request_is_netperfs() {
-        let message = message::request(100, Duration::from_secs(5), 4660);
-        assert_eq!(message[..4], [0, 0, 0, 97]);
-        assert_eq!(message[28..32], [0, 0, 0, 100]);
-        assert_eq!(message[64..68], [0, 0, 0, 7]);
-        assert_eq!(message[104..112], [0, 0, 0, 6, 0, 0, 0x12, 0x34]);
-
-        let mut answer = [0; message::LEN];
-        assert!(message::data_port(&answer).is_err());
-        answer[3] = 98;
-        answer[54..56].copy_from_slice(&12866_u16.to_be_bytes());
-        assert_eq!(message::data_port(&answer).unwrap(), 12866);
-        answer[7] = 22;
-        let error = message::data_port(&answer).unwrap_err();
-        assert!(error.to_string().contains("error 22"), "{error}");
     }
 }

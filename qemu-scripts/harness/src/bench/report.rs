@@ -41,6 +41,8 @@ pub enum Metric {
     ServiceDemand,
     /// Guest instructions a transaction or a KB.
     Instructions,
+    /// Frames that the guest received for each transaction.
+    Frames,
     /// µs of the quickest answer to a ping.
     LatencyMin,
     /// µs within which half of the answers came.
@@ -51,11 +53,12 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Rate,
         Self::RemoteCpu,
         Self::ServiceDemand,
         Self::Instructions,
+        Self::Frames,
         Self::LatencyMin,
         Self::LatencyMedian,
         Self::LatencyP99,
@@ -68,6 +71,7 @@ impl Metric {
             Self::RemoteCpu => "remote_cpu",
             Self::ServiceDemand => "service_demand",
             Self::Instructions => "instructions",
+            Self::Frames => "frames_received",
             Self::LatencyMin => "latency_min",
             Self::LatencyMedian => "latency_median",
             Self::LatencyP99 => "latency_p99",
@@ -84,6 +88,7 @@ impl Metric {
             (Self::ServiceDemand, Work::Bytes) => "us/KB",
             (Self::Instructions, Work::Transactions) => "instr/trans",
             (Self::Instructions, Work::Bytes) => "instr/KB",
+            (Self::Frames, _) => "frames/trans",
             (Self::LatencyMin | Self::LatencyMedian | Self::LatencyP99, _) => "us",
         }
     }
@@ -95,6 +100,7 @@ impl Metric {
             Self::RemoteCpu => sample.remote_cpu,
             Self::ServiceDemand => sample.service_demand,
             Self::Instructions => sample.instructions,
+            Self::Frames => sample.frames,
             // By another clock than the guest's, and so not under icount.
             _ if sample.rate.is_none() => None,
             Self::LatencyMin => ping.map(|ping| ping.min),
@@ -115,6 +121,8 @@ pub struct Report {
     pub boots: BTreeMap<Contestant, Vec<Boot>>,
     /// What each test found, round by round.
     pub samples: BTreeMap<(Contestant, Case), Vec<Sample>>,
+    /// Why a test could not be run, where it is the contestant that cannot.
+    pub failures: BTreeMap<(Contestant, Case), String>,
 }
 
 impl Report {
@@ -148,6 +156,7 @@ impl Report {
             },
             "boots": self.boots_json(),
             "results": self.results_json(),
+            "failures": self.failures_json(),
             "goals": self.goals_json(),
         })
     }
@@ -163,6 +172,11 @@ impl Report {
             }))
         };
         self.boots.iter().filter_map(boot).collect()
+    }
+
+    fn failures_json(&self) -> Vec<Value> {
+        let failure = |((contestant, case), why): (&(Contestant, Case), &String)| json!({ "contestant": contestant.name(), "test": case.to_string(), "why": why });
+        self.failures.iter().map(failure).collect()
     }
 
     fn results_json(&self) -> Vec<Value> {

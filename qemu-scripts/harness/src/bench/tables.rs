@@ -14,11 +14,16 @@ const LINUX: Contestant = Contestant::Linux;
 const REFLECT: Contestant = Contestant::Reflect;
 const HOST: Contestant = Contestant::Host;
 
+const FLOWS: &str = "Many open connections: TCP_RR 1,1 over all of them, one request at a time";
+
 /// All tables of `report`.
 pub fn render(report: &Report) -> String {
     let mut text = heading(report);
     let sections = if report.settings.icount {
-        vec![("Guest instructions", instructions(report))]
+        vec![
+            ("Guest instructions", instructions(report)),
+            (FLOWS, flows(report, Metric::Instructions)),
+        ]
     } else {
         vec![
             ("Throughput and rate", rates(report)),
@@ -32,6 +37,7 @@ pub fn render(report: &Report) -> String {
                 "The clients alone, with this machine's netserver",
                 clients(report),
             ),
+            (FLOWS, flows(report, Metric::Rate)),
             ("Power-on to ready", boots(report)),
         ]
     };
@@ -171,6 +177,49 @@ fn ceiling(report: &Report) -> Table {
                 against == Some(REFLECT)
             }),
         ]);
+    }
+    table
+}
+
+/// What a transaction costs with ever more connections open.
+fn flows(report: &Report, metric: Metric) -> Table {
+    let mut table = Table::new([
+        "open connections",
+        "<",
+        "uniperf",
+        "of that over 1",
+        "<goal",
+        "frames in",
+        "linux",
+        "of that over 1",
+        "frames in",
+    ]);
+    let cell = |contestant, case, metric| match report.summary(contestant, case, metric) {
+        Some(summary) => with_spread(Some(&summary)),
+        None => match report.failures.get(&(contestant, case)) {
+            Some(why) => why.split(':').next().unwrap_or("failed").to_owned(),
+            None => "-".into(),
+        },
+    };
+    let base = Case::FLOWS[0];
+    for case in Case::FLOWS {
+        let Case::Flows(count) = case else { continue };
+        let of = |contestant| ratio(report, (contestant, case), (contestant, base), metric);
+        let frames = |contestant| alone(report.summary(contestant, case, Metric::Frames).as_ref());
+        let row = vec![
+            number(count as f64),
+            metric.unit(case.work()).into(),
+            cell(UNIPERF, case, metric),
+            of(UNIPERF),
+            verdicts(report, case, metric, |_| true),
+            frames(UNIPERF),
+            cell(LINUX, case, metric),
+            of(LINUX),
+            frames(LINUX),
+        ];
+        if report.samples.contains_key(&(UNIPERF, base)) {
+            table.push(row);
+        }
     }
     table
 }

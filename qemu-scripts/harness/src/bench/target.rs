@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::case::{Case, Contestant};
+use super::crowd::{Crowd, Pattern, Until};
 use super::ping::{self, PingResult, REFLECTOR_PORT};
 use crate::machine::{Image, Machine};
 use crate::measure::{Boot, Guest, Netserver};
@@ -16,6 +17,12 @@ use crate::network::{CONTROL_PORT, Network};
 const PATIENCE: Duration = Duration::from_secs(120);
 const CONSOLE_TIMEOUT: Duration = Duration::from_secs(20);
 const KIB: f64 = 1024.0;
+
+/// How a crowd's requests are spread: one at a time, each by another client.
+const PATTERN: Pattern = Pattern {
+    in_flight: 1,
+    visit: 1,
+};
 
 /// How long a measurement takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +46,8 @@ pub struct Sample {
     pub service_demand: Option<f64>,
     /// Guest instructions a transaction or a KB.
     pub instructions: Option<f64>,
+    /// Frames that the guest received for each transaction.
+    pub frames: Option<f64>,
     /// What a ping found.
     pub ping: Option<PingResult>,
 }
@@ -165,6 +174,48 @@ impl Target {
         })
     }
 
+    /// A crowd of clients that will go to it.
+    pub fn crowd(&self) -> Result<Crowd> {
+        let control = self.endpoint().into();
+        self.network().enter(|| Crowd::new(control))?
+    }
+
+    /// Opens tests until there are `count` clients.
+    pub fn grow(&self, crowd: &mut Crowd, count: usize) -> Result<()> {
+        self.network().enter(|| crowd.grow(count))?
+    }
+
+    /// Has the crowd send requests, one at a time.
+    pub fn measure_crowd(&mut self, crowd: &mut Crowd, extent: Extent) -> Result<Sample> {
+        let until = match extent {
+            Extent::Time(length) => Until::Time(length),
+            Extent::Work(times) => Until::Count(Case::Flows(crowd.len()).amount() * times),
+        };
+        let counts = matches!(extent, Extent::Work(_));
+        let busy = |target: &mut Self| match counts {
+            true => target.busy_instructions(),
+            false => Ok(0),
+        };
+        let (before, frames_before) = (busy(self)?, self.frames_to_guest()?);
+        let result = crowd.run(PATTERN, until)?;
+        let frames = self.frames_to_guest()? - frames_before;
+        let busy = busy(self)?.saturating_sub(before);
+        let transactions = result.transactions as f64;
+        Ok(Sample {
+            rate: (!counts).then(|| result.rate()),
+            instructions: counts.then(|| busy as f64 / transactions),
+            frames: Some(frames as f64 / transactions),
+            ..Sample::default()
+        })
+    }
+
+    /// Frames that went to the guest so far.
+    fn frames_to_guest(&self) -> Result<u64> {
+        let table = || std::fs::read_to_string("/proc/thread-self/net/dev");
+        let table = self.network().enter(table)??;
+        sent_by(&table, "tap0").context("the kernel does not count the tap's frames")
+    }
+
     fn netperf(&self, case: Case) -> Netperf<'_> {
         let (host, port) = self.endpoint();
         let arguments = case.arguments();
@@ -180,7 +231,7 @@ impl Target {
             }
             Case::PingUdp(bytes) => ping::netperf_udp((host, control).into(), bytes, length),
             Case::PingEthernet(bytes) => ping::ethernet(bytes, length),
-            Case::Netperf(test) => bail!("{test} is netperf's"),
+            Case::Netperf(_) | Case::Flows(_) => bail!("{case} is no ping"),
         })?
     }
 
@@ -210,6 +261,16 @@ impl Target {
             Subject::Host(..) => String::new(),
         }
     }
+}
+
+/// Frames that an interface has sent, by /proc/net/dev.
+fn sent_by(table: &str, interface: &str) -> Option<u64> {
+    let line = table.lines().find_map(|line| {
+        let (name, counts) = line.split_once(':')?;
+        (name.trim() == interface).then_some(counts)
+    })?;
+    // Eight columns are of what was received; then bytes and frames sent.
+    line.split_whitespace().nth(9)?.parse().ok()
 }
 
 /// Transactions or KB that a run of `amount` transactions or bytes has done.
@@ -269,6 +330,15 @@ mod tests {
         assert_eq!(busy_by_timer_list(text), Some(3_853_368_746));
         assert_eq!(busy_by_timer_list("now at 5 nsecs"), None);
         assert_eq!(busy_by_timer_list(""), None);
+    }
+
+    #[test]
+    fn frames_are_those_that_the_tap_has_sent() {
+        let table = "Inter-|   Receive         |  Transmit\n face |bytes packets\n\
+            \x20   lo:    0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n\
+            \x20 tap0: 1 2 3 4 5 6 7 8 900 10 0 0 0 0 0 0\n";
+        assert_eq!(sent_by(table, "tap0"), Some(10));
+        assert_eq!(sent_by(table, "tap1"), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod dhcp;
 mod hostile;
 mod linux;
 mod loss;
+mod many;
 mod netperf;
 mod nics;
 mod rig;
