@@ -54,6 +54,12 @@ counters! {
         tx_frames: "tx.frames",
         /// Bytes in them, without CRC.
         tx_bytes: "tx.bytes",
+        /// Payload bytes of TCP and UDP in them.
+        tx_payload: "tx.payload_bytes",
+        /// Payload bytes that the CPU copied to send them: once each on the way
+        /// from the page store to the NIC's buffer, and once more where software
+        /// cuts a super-segment.
+        tx_copied: "tx.copied_bytes",
         /// Received segments that were joined with a neighbour.
         rx_joined: "rx.joined",
         /// The long segments that were made of them.

@@ -22,6 +22,7 @@ use crate::config::TcpConfig;
 use crate::frame::Tuple;
 use crate::hash::FlowHash;
 use crate::listeners::Listener;
+use crate::pages;
 use crate::recovery::Recovery;
 use crate::stack::{FlowId, ListenerId, Owner, Place};
 
@@ -450,7 +451,10 @@ fn bare_flow() -> Flow {
 /// Gives a slot without a socket one with new buffers.
 fn furnish(flow: &mut Flow, room: Room) {
     let receive = tcp::SocketBuffer::new(vec![0; room.receive]);
-    let send = tcp::SocketBuffer::new(vec![0; room.send]);
+    // What services send without writing it is the page store's.
+    let mut file = vec![0; room.send];
+    pages::fill(&mut file);
+    let send = tcp::SocketBuffer::new(file);
     flow.sockets = SocketSet::new(Vec::with_capacity(1));
     flow.handle = flow.sockets.add(tcp::Socket::new(receive, send));
     flow.room = room;

@@ -180,6 +180,7 @@ impl Offloads {
             return (fill(&mut scratch[..len]), sent);
         }
         counters.tx_cut_by_software += 1;
+        counters.tx_copied += len.saturating_sub(HEADERS) as u64;
         if scratch.len() < len {
             scratch.resize(len, 0);
         }

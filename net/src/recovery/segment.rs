@@ -118,6 +118,12 @@ impl Sent {
             },
         }
     }
+
+    /// Payload bytes.
+    pub fn payload(&self) -> u64 {
+        let controls = u32::from(self.flags.synchronizes()) + u32::from(self.flags.closes());
+        u64::from(self.end.wrapping_sub(self.seq) - controls)
+    }
 }
 
 /// Where the flags are in a frame without IP options.

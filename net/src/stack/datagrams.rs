@@ -152,6 +152,7 @@ impl Stack {
             });
             envelope.send_fragment(tx, cut, payload, self.mtu)
         };
+        let payload = payload.len() as u64;
         let udp = self.udp.at(slot);
         udp.cut = cut;
         match sent {
@@ -159,6 +160,8 @@ impl Stack {
                 self.counters.tx_frames += 1;
                 self.counters.tx_bytes += len as u64;
                 if is_last {
+                    self.counters.tx_payload += payload;
+                    self.counters.tx_copied += payload;
                     udp.pop();
                 }
                 Ok(())

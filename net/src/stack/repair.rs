@@ -29,6 +29,8 @@ impl Stack {
     /// Notes what smoltcp has sent.
     pub(super) fn note_sent(&mut self, set: Set, sent: Option<Sent>) {
         if let (Set::Flow(slot), Some(sent)) = (set, sent) {
+            self.counters.tx_payload += sent.payload();
+            self.counters.tx_copied += sent.payload();
             self.flows.at(slot).recovery.sent(&sent, self.now_ns);
         }
     }

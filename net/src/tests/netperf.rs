@@ -3,8 +3,60 @@
 use smoltcp::wire::TcpControl;
 
 use crate::netperf::server::CONTROL_PORT;
-use crate::testing::bench::SECOND;
+use crate::netperf::wire::{Direction, MESSAGE_LEN, Message, OmniRequest, Request};
+use crate::testing::bench::{SECOND, static_config};
 use crate::testing::*;
+
+/// What a stream is made of is the page store: word *n* of its file is the number
+/// *n*, and the file, as long as the send buffer, comes over and over. Where
+/// software cuts super-segments, each byte is copied twice.
+#[test]
+fn a_stream_is_the_page_store_from_its_first_byte_on() {
+    const DATA_PORT: u16 = 12_900;
+    let mut bench = Bench::new();
+    let mut request = Message::zeroed();
+    request.set_code(Request::Omni.code());
+    OmniRequest {
+        test_length: 10,
+        ipfamily: 4,
+        socket_type: 1,
+        protocol: 6,
+        direction: Direction(Direction::SEND),
+        data_port: DATA_PORT.into(),
+        ..OmniRequest::default()
+    }
+    .emit(&mut request);
+    // The second test has a socket that was used before.
+    for _ in 0..2 {
+        let control = bench.peer.connect(CONTROL_PORT);
+        assert!(bench.run_until(SECOND, |bench| bench.peer.tcp(control).may_send()));
+        let sent = bench.peer.tcp(control).send_slice(request.bytes());
+        assert_eq!(sent, Ok(MESSAGE_LEN));
+        bench.run(SECOND / 10);
+        let data = bench.peer.connect(DATA_PORT);
+        let file = static_config().tcp.data.send;
+        let (mut at, mut chunk) = (0, [0; 4096]);
+        let whole = bench.run_until(SECOND, |bench| {
+            while bench.peer.tcp(data).can_recv() {
+                let len = bench.peer.tcp(data).recv_slice(&mut chunk).unwrap();
+                for byte in &chunk[..len] {
+                    let word = (at % file / 4) as u32;
+                    assert_eq!(*byte, word.to_be_bytes()[at % 4], "byte {at}");
+                    at += 1;
+                }
+            }
+            at > 3 * file
+        });
+        assert!(whole, "{at} bytes came");
+        bench.peer.tcp(data).abort();
+        bench.peer.tcp(control).abort();
+        bench.run(SECOND);
+    }
+    let payload = bench.counter("tx.payload_bytes");
+    let copied = bench.counter("tx.copied_bytes");
+    assert!((payload..=2 * payload).contains(&copied));
+    assert!(bench.counter("tx.cut_by_software") > 0 && copied > payload);
+}
 
 /// A client that is gone again before the server was told that it came leaves
 /// nothing behind.

@@ -70,7 +70,7 @@ pub fn run(options: &Options) -> Result<Report> {
         settings: Settings {
             nic: options.nic.to_string(),
             accelerator: options.accelerator.name().into(),
-            append: options.append.clone(),
+            append: boot_arguments(options),
             rounds: options.rounds,
             seconds: options.seconds,
             icount: options.icount,
@@ -108,6 +108,17 @@ pub fn save(report: &Report, folder: &Path) -> Result<PathBuf> {
     Saved::new(folder, "", &report.about.date).write("json", &text)
 }
 
+/// The appliance's boot arguments. Under icount it does not go on polling unless
+/// it is told to: for how long it would depends on the guest's clock, which then
+/// goes at another pace than the frames come, and the Linux guest does not either.
+fn boot_arguments(options: &Options) -> String {
+    if options.icount {
+        format!("rx=napi {}", options.append).trim_end().into()
+    } else {
+        options.append.clone()
+    }
+}
+
 /// What a contestant boots.
 type Guest = (Image, Machine);
 
@@ -127,7 +138,7 @@ fn machines(options: &Options) -> Result<Vec<(Contestant, Option<Guest>)>> {
             continue;
         }
         let guest = match contestant {
-            Contestant::Uniperf => Some((options.image.clone(), machine(&options.append))),
+            Contestant::Uniperf => Some((options.image.clone(), machine(&boot_arguments(options)))),
             Contestant::Reflect => {
                 let append = format!("{} rx=reflect", options.append);
                 Some((options.image.clone(), machine(&append)))
