@@ -24,7 +24,7 @@ use crate::hash::FlowHash;
 use crate::listeners::Listener;
 use crate::pages;
 use crate::recovery::Recovery;
-use crate::stack::{FlowId, ListenerId, Owner, Place};
+use crate::stack::{FlowId, ListenerId, Owner, Place, earlier};
 
 /// How long an acknowledgement waits for something to ride on: smoltcp's own
 /// choice, which a service may have changed.
@@ -108,6 +108,13 @@ impl Flow {
     pub fn acknowledge_at_once(&mut self, at_once: bool) {
         let delay = if at_once { Duration::ZERO } else { ACK_DELAY };
         self.socket_mut().set_ack_delay(Some(delay));
+    }
+
+    /// When patience with it ends, or its loss recovery has something to do, in
+    /// nanoseconds. A silent peer is borne with for `patience`.
+    pub fn deadline(&self, patience: u64) -> Option<u64> {
+        let limit = (self.limit != NEVER).then_some(self.limit);
+        earlier(limit, self.recovery.deadline(patience))
     }
 
     /// Makes the set forget that it waits for a station address: smoltcp keeps

@@ -6,7 +6,7 @@ use uniperf_drivers::nic::Transmit;
 
 use super::{Set, Slot, Stack};
 use crate::device::Port;
-use crate::flows::{NEVER, Phase};
+use crate::flows::Phase;
 use crate::frame::{ETHERNET_HEADER, IPV4_HEADER, TCP_HEADER};
 
 /// Frames that a socket sends before the next one has its turn.
@@ -15,9 +15,9 @@ const QUANTUM: usize = 32;
 /// Bytes of a frame's headers without options.
 const HEADERS: usize = ETHERNET_HEADER + IPV4_HEADER + TCP_HEADER;
 
-/// Nothing happens sooner by itself to a connection that has sent all it has, in
-/// microseconds: smoltcp's least retransmission timeout.
-const LEAST_TIMEOUT: i64 = 1_000_000;
+/// Nothing happens sooner by itself to a connection that has just sent all it has,
+/// in microseconds: loss recovery's shortest probe.
+const SOONEST: i64 = 10_000;
 
 /// What came of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(super) enum Turn {
     Done(Option<i64>),
     /// The same of a connection in mid-life, all of whose data the last frame
     /// had: nothing else about it has changed.
-    CaughtUp(Option<i64>),
+    CaughtUp,
     /// The quantum was used up.
     More,
     /// The ring is full.
@@ -42,8 +42,15 @@ impl Stack {
         let now = self.now.total_micros();
         while let Some(number) = self.timers.pop_due(now) {
             let slot = self.slot(number);
-            if let Slot::Tcp(slot) = slot {
-                self.flows.slow_down(slot);
+            if let Slot::Tcp(flow) = slot {
+                self.flows.slow_down(flow);
+                let at = self.next_of_flow(flow);
+                let is_open = self.flows.at(flow).phase == Phase::Open;
+                // Most often what the deadline was for has come meanwhile.
+                if is_open && at.is_none_or(|at| at > now) {
+                    self.arm(number, at);
+                    continue;
+                }
             }
             self.queue(slot);
         }
@@ -82,7 +89,11 @@ impl Stack {
                 Slot::Tcp(slot) => self.turn_of_flow(slot, tx),
             };
             match turn {
-                Turn::Done(at) | Turn::CaughtUp(at) => self.arm(number, at),
+                Turn::Done(at) => self.arm(number, at),
+                Turn::CaughtUp => {
+                    let at = self.now.total_micros() + SOONEST;
+                    self.timers.arm(number, at);
+                }
                 Turn::Unresolved(at) => {
                     self.arm(number, at);
                     if !core::mem::replace(&mut self.place(slot).unresolved, true) {
@@ -136,7 +147,7 @@ impl Stack {
         }
         self.recover(slot, tx);
         let turn = self.drive(Set::Flow(slot), tx);
-        if let Turn::CaughtUp(_) = turn {
+        if turn == Turn::CaughtUp {
             return turn;
         }
         self.settle(slot, false);
@@ -178,9 +189,7 @@ impl Stack {
                 Turn::Done(None)
             }
             Phase::HalfOpen | Phase::Open | Phase::Released => {
-                let at = sooner(at, flow.recovery.deadline(self.patience));
-                let limit = (flow.limit != NEVER).then_some(flow.limit);
-                Turn::Done(sooner(at, limit))
+                Turn::Done(sooner(at, flow.deadline(self.patience)))
             }
         }
     }
@@ -210,7 +219,7 @@ impl Stack {
             if let Set::Flow(slot) = set
                 && self.has_caught_up(slot, self.counters.tx_bytes - before)
             {
-                return Turn::CaughtUp(self.next_of_idle(slot));
+                return Turn::CaughtUp;
             }
             let at = self.next_of(set);
             if result == PollResult::None {
@@ -228,9 +237,8 @@ impl Stack {
     }
 
     /// Whether a connection in mid-life has just sent all the data it has in one
-    /// frame of `sent` bytes. Then smoltcp need not be asked what comes next, which
-    /// costs a tenth of a short transaction: its answer is a retransmission, or the
-    /// question whether the peer is there, and neither comes soon.
+    /// frame of `sent` bytes. Then nobody need be asked what comes next, which costs
+    /// a tenth of a short transaction: nothing comes sooner than [`SOONEST`].
     fn has_caught_up(&mut self, slot: u32, sent: u64) -> bool {
         let flow = self.flows.at(slot);
         let socket = flow.socket();
@@ -238,12 +246,6 @@ impl Stack {
             && flow.phase == Phase::Open
             && flow.state == State::Established
             && socket.state() == State::Established
-    }
-
-    /// When such a connection is to be looked at again.
-    fn next_of_idle(&mut self, slot: u32) -> Option<i64> {
-        let recovery = self.flows.at(slot).recovery.deadline(self.patience);
-        sooner(Some(self.now.total_micros() + LEAST_TIMEOUT), recovery)
     }
 
     pub(super) fn poll_egress<T: Transmit>(
@@ -277,6 +279,12 @@ impl Stack {
         let (sent, asked, refused) = (port.sent, port.asked, port.refused);
         self.note_sent(set, sent);
         (result, asked, refused)
+    }
+
+    /// When a connection wants its next turn, in smoltcp's microseconds.
+    fn next_of_flow(&mut self, slot: u32) -> Option<i64> {
+        let at = self.next_of(Set::Flow(slot));
+        sooner(at, self.flows.at(slot).deadline(self.patience))
     }
 
     /// When a socket set wants its next turn, in smoltcp's microseconds.
