@@ -140,8 +140,8 @@ impl SendpageOptions {
 pub struct NapiOptions {
     #[command(flatten)]
     common: CommonOptions,
-    /// Streams each way: 1,2,5,10, or 1,10 when quick.
-    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=30))]
+    /// Streams each way, up to 20: 1,2,5,10, or 1,10 when quick.
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=20))]
     streams: Vec<u32>,
     /// NAPI weights of the appliance: 8,16,32,64, or 8,64 when quick.
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]

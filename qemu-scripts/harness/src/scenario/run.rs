@@ -39,7 +39,11 @@ pub fn run<S: Scenario>(scenario: &S, folder: &Path) -> Result<Outcome> {
         "scenarios need network namespaces and taps: run them as root"
     );
     let guests = guests(scenario)?;
-    let findings = Findings::new(About::look()?, scenario.common().rounds);
+    let about = About::look()?;
+    if !about.noise().is_empty() {
+        eprint!("uniperf: {}", about.noise());
+    }
+    let findings = Findings::new(about, scenario.common().rounds);
     let findings = Arc::new(Mutex::new(findings));
     let words = last_words(scenario, &findings, folder);
     let mut turns = Turns {

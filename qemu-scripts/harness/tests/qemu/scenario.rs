@@ -4,13 +4,16 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use anyhow::{Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::{Value, json};
+use uniperf_harness::measure::Guest;
 use uniperf_harness::process::{self, Log, Running};
 use uniperf_harness::scenario::napi::{Direction, NapiWeight, Replenish};
 use uniperf_harness::scenario::sendpage::SendpageCpu;
-use uniperf_harness::scenario::{self, Common, Outcome, Scenario};
-use uniperf_harness::{Accelerator, Image, NicModel};
+use uniperf_harness::scenario::{self, Common, Findings, Kind, Outcome, Scenario};
+use uniperf_harness::{Accelerator, Image, Machine, NicModel};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -27,7 +30,7 @@ fn common(linux: bool) -> Common {
 }
 
 /// Runs `scenario` with its files in `folder`; returns what it leaves, and its JSON.
-fn run<S: Scenario>(scenario: &S, folder: &Path) -> (Outcome, serde_json::Value) {
+fn run<S: Scenario>(scenario: &S, folder: &Path) -> (Outcome, Value) {
     let outcome = scenario::run(scenario, folder).unwrap();
     outcome.print();
     assert!(outcome.whole);
@@ -37,7 +40,7 @@ fn run<S: Scenario>(scenario: &S, folder: &Path) -> (Outcome, serde_json::Value)
 }
 
 /// Every figure of `results` that is a summary is above 0.
-fn assert_figures(results: &[serde_json::Value], names: &[&str]) {
+fn assert_figures(results: &[Value], names: &[&str]) {
     for result in results {
         for name in names {
             let median = result[name]["median"].as_f64();
@@ -168,7 +171,7 @@ fn a_signal_leaves_what_was_found_until_then() {
     assert!(stdout.text().contains("only 0 of 9 rounds"));
     let latest = folder.path().join("sendpage-cpu-latest.json");
     let json = std::fs::read_to_string(latest).unwrap();
-    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["rounds_done"], 0);
     assert_figures(json["results"].as_array().unwrap(), &["throughput"]);
 }
@@ -189,4 +192,91 @@ fn where_nothing_can_be_measured_it_ends_soon_and_says_why() {
         "{finished}"
     );
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// Counts how often it asks the appliance for its counters; one setup fails half-way.
+#[derive(Clone)]
+struct HalfBroken(Common);
+
+impl Scenario for HalfBroken {
+    type Setup = &'static str;
+    type Point = u32;
+    type Sample = usize;
+
+    const NAME: &'static str = "half-broken";
+
+    fn common(&self) -> &Common {
+        &self.0
+    }
+
+    fn setups(&self) -> Vec<&'static str> {
+        vec!["sound", "broken"]
+    }
+
+    fn points(&self, _: &'static str) -> Vec<u32> {
+        vec![1, 2, 3]
+    }
+
+    fn kind(&self, _: &'static str) -> Kind {
+        Kind::Uniperf
+    }
+
+    fn guest(&self, _: &'static str) -> Result<(Image, Machine)> {
+        self.0.guest(Kind::Uniperf, 64, "")
+    }
+
+    fn length(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn measure(&self, guest: &mut Guest, setup: &'static str, point: u32) -> Result<usize> {
+        if setup == "broken" && point == 2 {
+            bail!("broken on purpose\nwith more to say");
+        }
+        Ok(guest.counters()?.0.len())
+    }
+
+    fn said(&self, sample: &usize) -> String {
+        format!("{sample} counters")
+    }
+
+    fn tables(&self, findings: &Findings<Self>) -> String {
+        format!("{} places\n", findings.samples.len())
+    }
+
+    fn json(&self, findings: &Findings<Self>) -> (Value, Vec<Value>) {
+        let places = findings.samples.iter();
+        let result = |((setup, point), samples): (&(&str, u32), &Vec<usize>)| {
+            json!([setup, point, samples.len()])
+        };
+        (json!({}), places.map(result).collect())
+    }
+
+    fn plot(&self, _: &Findings<Self>) -> Result<Option<String>> {
+        Ok(None)
+    }
+}
+
+#[test]
+fn what_fails_is_passed_over_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = HalfBroken(Common {
+        rounds: 2,
+        ..common(false)
+    });
+    let outcome = scenario::run(&scenario, folder.path()).unwrap();
+    assert!(!outcome.whole);
+    assert_eq!(outcome.text, "4 places\n");
+    let json = std::fs::read_to_string(&outcome.files[0]).unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let results = json!([
+        ["broken", 1, 2],
+        ["sound", 1, 2],
+        ["sound", 2, 2],
+        ["sound", 3, 2]
+    ]);
+    assert_eq!(json["results"], results);
+    assert_eq!(json["rounds_done"], 2);
+    let failure = json!({ "what": "broken: 2", "why": "broken on purpose" });
+    assert_eq!(json["failures"], json!([failure, failure]));
 }

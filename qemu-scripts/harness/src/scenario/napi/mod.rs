@@ -17,7 +17,7 @@ use super::{Findings, Scenario};
 use crate::machine::{Image, Machine};
 use crate::measure::{Guest, table::number};
 
-/// The appliance's memory in MiB: room for 20 streams.
+/// The appliance's memory in MiB: room for 20 streams each way.
 const MEMORY: u32 = 128;
 /// The weight that the appliance has by default, and Linux's e1000 always.
 pub const DEFAULT_WEIGHT: u32 = 64;
