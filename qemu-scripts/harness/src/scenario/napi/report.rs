@@ -15,7 +15,6 @@ type Figure = (&'static str, &'static str, fn(&Sample) -> Option<f64>);
 
 const TX: Figure = ("tx", "Mbit/s", |sample| Some(sample.tx));
 const RX: Figure = ("rx", "Mbit/s", |sample| Some(sample.rx));
-const CPU: Figure = ("cpu", "%", |sample| Some(sample.pace.cpu));
 
 /// All of them, in the table's order.
 const FIGURES: [Figure; 8] = [
@@ -30,7 +29,7 @@ const FIGURES: [Figure; 8] = [
         Some(sample.pace.nic_drops)
     }),
     ("tap_drops", "frames/s", |sample| Some(sample.tap_drops)),
-    CPU,
+    ("cpu", "%", |sample| Some(sample.pace.cpu)),
 ];
 
 /// The table.
@@ -120,12 +119,13 @@ fn row(
 
 /// `settings` and `results`.
 pub fn json(scenario: &NapiWeight, findings: &Findings<NapiWeight>) -> (Value, Vec<Value>) {
-    let names = |names: &mut dyn Iterator<Item = &'static str>| names.collect::<Vec<_>>();
+    let directions = scenario.directions.iter();
+    let replenish = scenario.replenish.iter();
     let settings = json!({
         "streams": scenario.streams,
-        "directions": names(&mut scenario.directions.iter().map(|direction| direction.name())),
+        "directions": directions.map(|direction| direction.name()).collect::<Vec<_>>(),
         "weights": scenario.weights,
-        "replenish": names(&mut scenario.replenish.iter().map(|replenish| replenish.name())),
+        "replenish": replenish.map(|replenish| replenish.name()).collect::<Vec<_>>(),
         "tso": scenario.tso,
     });
     let results = findings.samples.keys().map(|&(setup, point)| {
