@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use uniperf_harness::Test;
 
-use crate::rig::Rig;
+use crate::rig::{Rig, append};
 
 fn twenty_times(test: Test) {
     let mut rig = Rig::new();
@@ -24,6 +24,27 @@ fn tcp_stream_runs_twenty_times() {
 #[test]
 fn tcp_maerts_runs_twenty_times() {
     twenty_times(Test::TcpMaerts);
+}
+
+/// The CPU copies a byte of a stream once on its way from the page store to the
+/// NIC, and once more where software has to cut super-segments.
+#[test]
+fn a_sent_byte_is_copied_once_or_twice() {
+    for (tso, copies) in [("tso=on", 1.0), ("tso=off", 2.0)] {
+        let mut rig = Rig::with(append(tso));
+        let result = rig.run(Test::TcpMaerts);
+        let (payload, copied) = (
+            rig.counter("tx.payload_bytes") as f64,
+            rig.counter("tx.copied_bytes") as f64,
+        );
+        let sent = result.throughput * 1e6 / 8.0;
+        println!("{tso}: {:.4} copies a byte", copied / payload);
+        assert!(payload > 0.5 * sent, "{payload} of {sent} bytes");
+        // What is shorter than two segments is not cut.
+        let share = copied / payload / copies;
+        assert!((0.9..=1.0).contains(&share), "{tso}: {copied} of {payload}");
+        rig.end();
+    }
 }
 
 #[test]
