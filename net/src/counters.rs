@@ -89,6 +89,8 @@ counters! {
         /// Times that all was sent again that was not acknowledged: after a timeout,
         /// or where most of it was lost.
         tcp_rewound: "tcp.rewound",
+        /// Routers' messages that a packet was too large, that were believed.
+        path_mtu: "icmp.path_mtu",
         /// DHCP leases renewed.
         dhcp_renewals: "dhcp.renewals",
         /// Frames dropped: the NIC or the stack found a wrong checksum.
@@ -121,6 +123,8 @@ counters! {
         drop_reassembly_timeout: "drop.reassembly_timeout",
         /// Incomplete datagrams dropped: newer ones needed the room.
         drop_reassembly_evicted: "drop.reassembly_evicted",
+        /// Such messages dropped: they are about nothing that was sent.
+        drop_path_mtu: "drop.icmp_path_mtu",
         /// Answers dropped: the transmit ring was full.
         drop_tx_full: "drop.tx_full",
         /// Frames dropped: the NIC cannot send them at all.

@@ -49,6 +49,8 @@ pub struct Port<'a, T> {
     pub is_tcp: bool,
     /// Whether a super-segment may come.
     pub may_be_long: bool,
+    /// Most payload bytes of a segment, where its path takes less than the link.
+    pub path_mss: Option<u16>,
     /// How TCP segments are sent.
     pub offloads: &'a Offloads,
     /// Where software cuts super-segments.
@@ -83,7 +85,7 @@ impl<T: Transmit> Device for Port<'_, T> {
     fn transmit(&mut self, _: Instant) -> Option<Self::TxToken<'_>> {
         self.asked = true;
         let has_room = if self.may_be_long {
-            self.offloads.has_room(self.tx, self.reserve)
+            self.offloads.has_room(self.tx, self.reserve, self.path_mss)
         } else {
             self.tx.free() > self.reserve
         };
@@ -108,6 +110,7 @@ impl<T> Port<'_, T> {
             offloads: self.offloads,
             scratch: self.scratch,
             sent: &mut self.sent,
+            path_mss: self.path_mss,
             mss: None,
         }
     }
@@ -130,8 +133,22 @@ pub struct Outgoing<'a, T> {
     offloads: &'a Offloads,
     scratch: &'a mut Vec<u8>,
     sent: &'a mut Option<Sent>,
+    path_mss: Option<u16>,
     /// The MSS of a super-segment.
     mss: Option<NonZeroU16>,
+}
+
+impl<T> Outgoing<'_, T> {
+    /// What a TCP segment of so many bytes is to be cut by.
+    fn cut(&self, len: usize) -> Option<u16> {
+        let mss = self.mss.map(NonZeroU16::get);
+        match self.path_mss {
+            Some(path) if len > SHORTEST_TCP + usize::from(path) => {
+                Some(mss.map_or(path, |mss| mss.min(path)))
+            }
+            _ => mss,
+        }
+    }
 }
 
 impl<T: Transmit> TxToken for Outgoing<'_, T> {
@@ -141,6 +158,7 @@ impl<T: Transmit> TxToken for Outgoing<'_, T> {
 
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
         let is_tcp = self.is_tcp && len >= SHORTEST_TCP;
+        let cut = is_tcp.then(|| self.cut(len)).flatten();
         let note = self.sent;
         let f = |buffer: &mut [u8]| {
             let result = f(buffer);
@@ -149,15 +167,10 @@ impl<T: Transmit> TxToken for Outgoing<'_, T> {
             }
             result
         };
-        if let Some(mss) = self.mss {
-            let (result, sent) = self.offloads.send_super_segment(
-                self.tx,
-                len,
-                mss.get(),
-                self.scratch,
-                self.counters,
-                f,
-            );
+        if let Some(mss) = cut {
+            let (result, sent) =
+                self.offloads
+                    .send_super_segment(self.tx, len, mss, self.scratch, self.counters, f);
             count(self.counters, len, sent);
             return result;
         }

@@ -28,6 +28,7 @@ mod listeners;
 mod neighbours;
 mod offload;
 mod pages;
+mod path_mtu;
 mod rate;
 mod reassembly;
 mod receive;

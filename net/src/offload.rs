@@ -93,23 +93,21 @@ impl Offloads {
     }
 
     /// Whether `tx` has room for the longest super-segment, above `reserve`
-    /// frames.
-    pub fn has_room<T: Transmit>(&self, tx: &T, reserve: usize) -> bool {
+    /// frames, if segments have `mss` payload bytes, or as many as the link takes.
+    pub fn has_room<T: Transmit>(&self, tx: &T, reserve: usize, mss: Option<u16>) -> bool {
+        let mss = mss.unwrap_or(self.mss);
         let Some(longest) = self.super_segment() else {
             return tx.free() > reserve;
         };
         if self.tso {
-            let whole = Offload::Tso {
-                ipv6: false,
-                mss: self.mss,
-            };
+            let whole = Offload::Tso { ipv6: false, mss };
             match tx.accepts(longest, &[], whole) {
                 Ok(()) => return true,
                 Err(TxError::RingFull) => return false,
                 Err(TxError::Unsupported) => {}
             }
         }
-        tx.free() > reserve + gso::segments(longest - HEADERS, self.mss)
+        tx.free() > reserve + gso::segments(longest - HEADERS, mss)
     }
 
     /// Queues a TCP segment that fits the MTU. `fill` writes all of it but the

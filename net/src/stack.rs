@@ -11,6 +11,7 @@ mod datagrams;
 mod egress;
 mod happenings;
 mod ingress;
+mod paths;
 mod repair;
 
 pub(crate) use egress::earlier;
@@ -40,6 +41,7 @@ use crate::listeners::{Listeners, Reservation};
 use crate::neighbours::Neighbours;
 use crate::offload::Offloads;
 use crate::pages::Pages;
+use crate::path_mtu::Paths;
 use crate::rate::RateLimit;
 use crate::reassembly::Reassembly;
 use crate::time_wait::TimeWait;
@@ -139,6 +141,7 @@ pub struct Stack {
     udp: UdpSockets,
     neighbours: Neighbours,
     pages: Pages,
+    paths: Paths,
     /// Identification of the datagram that was cut last.
     next_id: u16,
     listeners: Listeners,
@@ -235,6 +238,7 @@ impl Stack {
             neighbours: Neighbours::new(hash),
             pages: Pages::new(),
             next_id: config.seed as u16,
+            paths: Paths::new(hash),
             listeners: Listeners::new(&config.data_ports, hash),
             data_ports: config.data_ports.clone(),
             next_port: *config.data_ports.start(),

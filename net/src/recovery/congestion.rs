@@ -31,6 +31,11 @@ impl Congestion {
         }
     }
 
+    /// Segments have so many payload bytes from now on.
+    pub fn set_mss(&mut self, mss: u32) {
+        self.mss = mss;
+    }
+
     /// How many bytes may be under way.
     pub fn window(&self) -> u32 {
         self.window

@@ -582,6 +582,26 @@ impl Recovery {
         self.cursor = self.una;
     }
 
+    /// Whether a segment with this sequence number may be under way.
+    pub fn is_in_flight(&self, seq: u32) -> bool {
+        self.established && seq.wrapping_sub(self.una) < self.in_flight()
+    }
+
+    /// The path takes segments of no more than `mss` payload bytes: what is under way
+    /// is sent again, if it may hold larger ones. It was not lost to congestion
+    /// (RFC 1191 section 6.5). Returns whether there is anything to send.
+    pub fn narrow(&mut self, mss: usize, now: u64) -> bool {
+        let mss = (mss as u32).max(LEAST_MSS);
+        if mss >= self.mss {
+            return false;
+        }
+        self.mss = mss;
+        self.congestion.set_mss(mss);
+        self.since = now;
+        self.rewind();
+        true
+    }
+
     /// Whether smoltcp has still to be made to send everything again.
     pub fn is_rewinding(&self) -> bool {
         self.rewinding

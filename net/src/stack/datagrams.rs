@@ -2,7 +2,7 @@
 
 use core::net::SocketAddrV4;
 
-use smoltcp::wire::Ipv4Cidr;
+use smoltcp::wire::{IpProtocol, Ipv4Cidr};
 use uniperf_drivers::nic::{Transmit, TxError};
 
 use super::{Set, Slot, Stack, Turn};
@@ -139,10 +139,14 @@ impl Stack {
             from: SocketAddrV4::new(ours.address(), udp.port()),
             to: datagram.peer,
         };
+        let mtu = self
+            .paths
+            .mtu(*datagram.peer.ip(), IpProtocol::Udp, self.now_ns)
+            .unwrap_or(self.mtu);
         let mut cut = udp.cut;
         let (_, bytes) = udp.first().expect("it is still there");
         let payload = bytes.unwrap_or_else(|| pages.first(datagram.len));
-        let sent = if IPV4_HEADER + UDP_HEADER + datagram.len <= self.mtu {
+        let sent = if IPV4_HEADER + UDP_HEADER + datagram.len <= mtu {
             let sent = envelope.send_whole(tx, payload, self.offloads.checksum());
             sent.map(|len| (len, true))
         } else {
@@ -150,7 +154,7 @@ impl Stack {
                 self.next_id = self.next_id.wrapping_add(1);
                 Cut::new(self.next_id)
             });
-            envelope.send_fragment(tx, cut, payload, self.mtu)
+            envelope.send_fragment(tx, cut, payload, mtu)
         };
         let payload = payload.len() as u64;
         let udp = self.udp.at(slot);

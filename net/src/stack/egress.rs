@@ -253,8 +253,16 @@ impl Stack {
         set: Set,
         tx: &mut T,
     ) -> (PollResult, bool, bool) {
+        let path_mss = match set {
+            Set::Flow(slot) => {
+                let remote = self.flows.at(slot).tuple.remote;
+                self.path_mss_to(remote)
+            }
+            Set::Common => None,
+        };
+        let mss = path_mss.map_or(self.offloads.mss(), usize::from);
         let may_be_long = match set {
-            Set::Flow(slot) => self.flows.at(slot).socket().send_queue() > self.offloads.mss(),
+            Set::Flow(slot) => self.flows.at(slot).socket().send_queue() > mss,
             Set::Common => false,
         };
         let sockets = match set {
@@ -269,6 +277,7 @@ impl Stack {
             shape: &self.shape,
             is_tcp: matches!(set, Set::Flow(_)),
             may_be_long,
+            path_mss,
             offloads: &self.offloads,
             scratch: &mut self.scratch,
             sent: None,

@@ -11,6 +11,7 @@ use crate::device::Port;
 use crate::flows::Phase;
 use crate::frame::{Drop, ETHERNET_HEADER, Fragment, Kind, TcpFrame, is_tcp};
 use crate::gro::{Joined, Offer};
+use crate::path_mtu::TooLarge;
 use crate::reassembly::Outcome;
 use crate::recovery::Heard;
 use crate::services::Ending;
@@ -45,7 +46,10 @@ impl Stack {
                 }
                 self.resolved();
             }
-            Kind::Icmp => self.process(Set::Common, frame, tx),
+            Kind::Icmp => match TooLarge::read(frame) {
+                Some(message) => self.take_complaint(&message),
+                None => self.process(Set::Common, frame, tx),
+            },
             // Nobody's: smoltcp tells the sender so.
             Kind::OtherIp | Kind::Fragment(_) if self.unreachable.allow(self.now_ns) => {
                 self.process(Set::Common, frame, tx);
@@ -159,11 +163,13 @@ impl Stack {
             false => listener.room.cost(),
         };
         self.make_way(cost);
+        let path = self.path_mss_to(segment.tuple.remote);
+        let largest_mss = path.map_or(self.offloads.mss(), usize::from);
         let slot = self.flows.begin(
             segment.tuple,
             &listener,
             is_reserved,
-            self.offloads.mss(),
+            largest_mss,
             self.now_ns,
         );
         if slot.is_none() {
@@ -294,6 +300,7 @@ impl Stack {
             shape: &self.shape,
             is_tcp: is_tcp(frame),
             may_be_long: false,
+            path_mss: None,
             offloads: &self.offloads,
             scratch: &mut self.scratch,
             sent: None,

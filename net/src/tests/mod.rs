@@ -9,6 +9,7 @@ mod limits;
 mod lossy;
 mod many;
 mod netperf;
+mod path_mtu;
 mod receive;
 mod recovery;
 mod tcp;
