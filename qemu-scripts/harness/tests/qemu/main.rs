@@ -9,6 +9,7 @@ mod hostile;
 mod linux;
 mod loss;
 mod many;
+mod mtu;
 mod netperf;
 mod nics;
 mod rig;
