@@ -30,8 +30,9 @@ use scoreboard::Scoreboard;
 use segment::{Header, Offer, before, is_bare, later};
 
 const MILLISECOND: u64 = 1_000_000;
-/// A probe does not come sooner than this: clocks and loops are not that exact.
-const SHORTEST_PROBE: u64 = 10 * MILLISECOND;
+/// A probe does not come sooner than this: a peer's CPU, in a virtual machine above
+/// all, may be away for so long.
+const SHORTEST_PROBE: u64 = 50 * MILLISECOND;
 /// A peer may hold back the acknowledgement of a lone segment for so long
 /// (RFC 8985 section 7.2).
 const LATE_ACKNOWLEDGEMENT: u64 = 200 * MILLISECOND;
