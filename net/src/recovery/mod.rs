@@ -14,7 +14,9 @@
 //! smoltcp does ([`hear`](Recovery::hear)), and each that was sent
 //! ([`sent`](Recovery::sent)). While nothing is lost that is a few comparisons.
 
+mod clock;
 mod congestion;
+mod orders;
 mod rtt;
 mod scoreboard;
 mod segment;
@@ -29,15 +31,6 @@ use rtt::Rtt;
 use scoreboard::Scoreboard;
 use segment::{Header, Offer, before, is_bare, later};
 
-const MILLISECOND: u64 = 1_000_000;
-/// A probe does not come sooner than this: a peer's CPU, in a virtual machine above
-/// all, may be away for so long.
-const SHORTEST_PROBE: u64 = 50 * MILLISECOND;
-/// A peer may hold back the acknowledgement of a lone segment for so long
-/// (RFC 8985 section 7.2).
-const LATE_ACKNOWLEDGEMENT: u64 = 200 * MILLISECOND;
-/// The least time that a segment may be overtaken by others.
-const SHORTEST_OVERTAKING: u64 = MILLISECOND;
 /// How many later segments must have come before one is taken for lost without
 /// further waiting (RFC 5681's three duplicate acknowledgements).
 const ENOUGH_LATER: u32 = 3;
@@ -493,75 +486,6 @@ impl Recovery {
         });
     }
 
-    /// When [`due`](Self::due) has something to say.
-    pub fn deadline(&self, patience: u64) -> Option<u64> {
-        // The handshake is smoltcp's own affair.
-        if self.una == self.nxt || !self.established {
-            return None;
-        }
-        let at = self.timeout_at().min(self.heard + patience);
-        Some(
-            [self.probe_at(), self.overtaken_at()]
-                .into_iter()
-                .flatten()
-                .fold(at, u64::min),
-        )
-    }
-
-    /// Draws the conclusions from what has not come by `now`. Returns whether the
-    /// peer is gone: it was silent for `patience`.
-    pub fn run_timers(&mut self, now: u64, patience: u64) -> bool {
-        if self.deadline(patience).is_none_or(|at| at > now) {
-            return false;
-        }
-        if now >= self.heard + patience {
-            return true;
-        }
-        if now >= self.timeout_at() {
-            self.time_out(now);
-        } else if self.overtaken_at().is_some_and(|at| at <= now) {
-            self.repair();
-        } else {
-            self.probed = true;
-            self.phase = Phase::Probing { recover: self.nxt };
-            self.wanted = Wanted::Repeat;
-        }
-        false
-    }
-
-    fn timeout_at(&self) -> u64 {
-        self.since + self.rtt.timeout(self.backoff.into())
-    }
-
-    /// RFC 8985 section 7.2.
-    fn probe_at(&self) -> Option<u64> {
-        let quiet = self.phase == Phase::Calm && self.hole_since.is_none() && self.window > 0;
-        if self.probed || !quiet || self.wanted != Wanted::Nothing {
-            return None;
-        }
-        let round_trips = 2 * self.rtt.smoothed()?;
-        let lone = if self.in_flight() <= self.mss {
-            LATE_ACKNOWLEDGEMENT
-        } else {
-            0
-        };
-        Some(self.since + (round_trips + lone).max(SHORTEST_PROBE))
-    }
-
-    /// When the first segment is late by more than others may overtake it.
-    fn overtaken_at(&self) -> Option<u64> {
-        let waits = matches!(self.phase, Phase::Calm | Phase::Probing { .. });
-        if !waits || !self.sack || self.repeated.is_some() || self.wanted != Wanted::Nothing {
-            return None;
-        }
-        Some(self.hole_since? + self.overtaking())
-    }
-
-    /// RFC 8985 section 6.2: a quarter of a round trip.
-    fn overtaking(&self) -> u64 {
-        (self.rtt.smoothed().unwrap_or(0) / 4).max(SHORTEST_OVERTAKING)
-    }
-
     fn time_out(&mut self, now: u64) {
         self.congestion
             .timed_out(self.in_flight(), self.backoff == 0);
@@ -616,67 +540,6 @@ impl Recovery {
         self.wanted = Wanted::Repeat;
     }
 
-    /// What smoltcp is to be made to do now.
-    pub fn take_wanted(&mut self) -> Wanted {
-        core::mem::take(&mut self.wanted)
-    }
-
-    /// What makes smoltcp send its first segment again: this, shown four times. The
-    /// first makes sure that smoltcp has counted no duplicates before.
-    pub fn repeat(&mut self) -> Hint {
-        self.repeating = true;
-        let unit = 1 << self.shift;
-        let window = self.round(self.limit());
-        let window = if window != self.told {
-            window
-        } else if window > unit {
-            window - unit
-        } else {
-            window + unit
-        };
-        self.told = window;
-        self.hint(window)
-    }
-
-    /// What tells smoltcp how much it may send, if it would send more or less than
-    /// it may; `queue` is how many bytes it has, sent or not.
-    pub fn take_limit(&mut self, queue: usize) -> Option<Hint> {
-        if !self.established || self.window == 0 {
-            return None;
-        }
-        let queue = queue as u32;
-        let is_calm = self.phase == Phase::Calm && self.held.is_empty() && self.duplicates == 0;
-        if is_calm && queue <= self.congestion.window() && queue <= self.told.min(self.window) {
-            return None;
-        }
-        let window = self.round(self.limit());
-        if window.min(queue) == self.told.min(queue) {
-            return None;
-        }
-        self.told = window;
-        Some(self.hint(window))
-    }
-
-    /// How far from the first byte not acknowledged smoltcp may send.
-    fn limit(&self) -> u32 {
-        let room = self.congestion.window().saturating_sub(self.under_way());
-        let sent = self.cursor.wrapping_sub(self.una);
-        sent.saturating_add(room).min(self.window)
-    }
-
-    /// As a window can say it; never none, which would mean something else.
-    fn round(&self, window: u32) -> u32 {
-        (window >> self.shift).max(1) << self.shift
-    }
-
-    fn hint(&self, window: u32) -> Hint {
-        Hint {
-            seq: self.rcv_nxt,
-            ack: self.una,
-            window: (window >> self.shift) as u16,
-        }
-    }
-
     fn in_flight(&self) -> u32 {
         self.nxt.wrapping_sub(self.una)
     }
@@ -688,20 +551,6 @@ impl Recovery {
         }
         let most = self.in_flight().saturating_sub(self.mss);
         self.duplicates.saturating_mul(self.mss).min(most)
-    }
-
-    /// RFC 6675 section 4's pipe: what is still on its way.
-    fn under_way(&self) -> u32 {
-        if matches!(self.phase, Phase::Rewinding { .. }) {
-            return self.cursor.wrapping_sub(self.una);
-        }
-        let left = self.in_flight().saturating_sub(self.bytes_held());
-        let Phase::Repairing { .. } = self.phase else {
-            return left;
-        };
-        let lost = self.held.lost((ENOUGH_LATER - 1) * self.mss).max(self.mss);
-        let again = if self.repeated.is_some() { self.mss } else { 0 };
-        left.saturating_sub(lost) + again
     }
 }
 
