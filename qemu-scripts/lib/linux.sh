@@ -5,7 +5,8 @@
 need_linux_peer() {
     local folder=$CACHE/linux-peer new key version
     local init=$ROOT/qemu-scripts/lib/linux-init
-    key=$(sha256sum "$init" "$ROOT/qemu-scripts/lib/linux.sh" "$(command -v netserver)" | sha256sum)
+    key=$(cat "$init" "$ROOT/qemu-scripts/lib/linux.sh" "$(command -v netserver)" \
+        "$(command -v netperf)" | sha256sum)
     [ -f "$folder/key" ] && [ "$(<"$folder/key")" = "$key" ] && return 0
 
     is_debian || die "the Linux guest is made of Debian's packages linux-image-amd64,

@@ -14,6 +14,8 @@ pub const SCHEMA: u32 = 1;
 /// Something that could not be measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
+    /// In which round, from 1.
+    pub round: u32,
     /// What it was.
     pub what: String,
     /// Why.
@@ -111,7 +113,9 @@ impl<S: Scenario> Findings<S> {
 
     /// The failures, a line each, below a table.
     pub(super) fn complaints(&self) -> String {
-        let line = |failure: &Failure| format!("not measured: {}: {}\n", failure.what, failure.why);
+        let line = |Failure { round, what, why }: &Failure| {
+            format!("not measured in round {round}: {what}: {why}\n")
+        };
         self.failures.iter().map(line).collect()
     }
 
@@ -147,6 +151,6 @@ impl<S: Scenario> Findings<S> {
 
 impl Failure {
     fn json(&self) -> Value {
-        json!({ "what": self.what, "why": self.why })
+        json!({ "round": self.round, "what": self.what, "why": self.why })
     }
 }

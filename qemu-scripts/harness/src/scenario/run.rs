@@ -233,10 +233,12 @@ impl<S: Scenario> Turns<'_, S> {
         let why = format!("{error:#}");
         self.progress.skip(steps, &format!("failed: {why}"));
         self.failures_in_a_row += 1;
-        let first = why.lines().next().unwrap_or_default().to_owned();
-        lock(self.findings)
-            .failures
-            .push(Failure { what, why: first });
+        let failure = Failure {
+            round: self.round,
+            what,
+            why: why.lines().next().unwrap_or_default().into(),
+        };
+        lock(self.findings).failures.push(failure);
     }
 
     fn note_version(&self, setup: S::Setup, guest: &Guest) {

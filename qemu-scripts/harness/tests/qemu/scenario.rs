@@ -277,6 +277,7 @@ fn what_fails_is_passed_over_and_named() {
     ]);
     assert_eq!(json["results"], results);
     assert_eq!(json["rounds_done"], 2);
-    let failure = json!({ "what": "broken: 2", "why": "broken on purpose" });
-    assert_eq!(json["failures"], json!([failure, failure]));
+    let failure =
+        |round| json!({ "round": round, "what": "broken: 2", "why": "broken on purpose" });
+    assert_eq!(json["failures"], json!([failure(1), failure(2)]));
 }

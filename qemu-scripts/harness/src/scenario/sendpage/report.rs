@@ -245,12 +245,13 @@ mod tests {
         let (scenario, mut findings) = findings();
         findings.rounds.done = 1;
         findings.failures.push(Failure {
+            round: 2,
             what: "linux, TSO off".into(),
             why: "no console line".into(),
         });
         let text = tables(&scenario, &findings);
         assert!(text.contains("only 1 of 2 rounds"), "{text}");
-        assert!(text.ends_with("not measured: linux, TSO off: no console line\n"));
+        assert!(text.ends_with("not measured in round 2: linux, TSO off: no console line\n"));
         let json = findings.json(&scenario);
         assert_eq!(json["rounds_done"], 1);
         assert_eq!(json["failures"][0]["why"], "no console line");
