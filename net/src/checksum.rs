@@ -1,7 +1,9 @@
-//! The Internet checksum (RFC 1071), eight bytes at a time.
+//! The Internet checksum (RFC 1071), sixteen bytes at a time.
 //!
 //! A one's complement sum is the same in any byte order as long as all its
 //! words are read in one, so words are read as the machine has them.
+
+use core::slice::ChunksExact;
 
 /// A running sum.
 #[derive(Clone, Copy, Debug, Default)]
@@ -10,8 +12,12 @@ pub struct Sum(u64);
 impl Sum {
     /// Adds bytes; all but the last piece must have an even length.
     pub fn add(self, bytes: &[u8]) -> Self {
+        let mut blocks = bytes.chunks_exact(BLOCK);
         let mut sum = self.0;
-        let mut words = bytes.chunks_exact(8);
+        if blocks.len() > 0 {
+            sum = add_with_carry(sum, add_blocks(&mut blocks));
+        }
+        let mut words = blocks.remainder().chunks_exact(8);
         for word in &mut words {
             let word = u64::from_ne_bytes(word.try_into().expect("eight bytes"));
             sum = add_with_carry(sum, word);
@@ -61,6 +67,27 @@ impl Sum {
     pub fn checksum(self) -> [u8; 2] {
         (!self.fold()).to_ne_bytes()
     }
+}
+
+/// Bytes that are added between two looks at whether there are more.
+const BLOCK: usize = 64;
+
+/// The sum of whole blocks. In words of 16 bytes it takes three additions for
+/// each, one of them for the carry: where the NIC gives no verdict, half of what a
+/// received stream costs is this loop.
+fn add_blocks(blocks: &mut ChunksExact<'_, u8>) -> u64 {
+    let mut sum = 0u128;
+    let mut carries = 0;
+    for block in blocks {
+        for word in block.chunks_exact(16) {
+            let word = u128::from_ne_bytes(word.try_into().expect("sixteen bytes"));
+            let (next, carry) = sum.overflowing_add(word);
+            sum = next;
+            carries += u64::from(carry);
+        }
+    }
+    let halves = add_with_carry(sum as u64, (sum >> 64) as u64);
+    add_with_carry(halves, carries)
 }
 
 fn add_with_carry(sum: u64, word: u64) -> u64 {

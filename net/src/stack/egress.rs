@@ -16,7 +16,7 @@ const QUANTUM: usize = 32;
 const HEADERS: usize = ETHERNET_HEADER + IPV4_HEADER + TCP_HEADER;
 
 /// Nothing happens sooner by itself to a connection that has just sent all it has,
-/// in microseconds: loss recovery's shortest probe.
+/// in microseconds: loss recovery's shortest probe is five times this.
 const SOONEST: i64 = 10_000;
 
 /// What came of a turn.

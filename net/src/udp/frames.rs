@@ -102,8 +102,7 @@ impl Envelope {
     }
 
     /// Sends a datagram that fits one packet. `checksum_offload` says that the
-    /// NIC fills in the checksum. (A sum of zero then goes out as zero, "none":
-    /// a NIC that sums up at any offset does not know about UDP.)
+    /// NIC fills in the checksum.
     ///
     /// # Errors
     ///
