@@ -40,6 +40,11 @@ pub struct RxLayout {
     pub crc_stripped: bool,
 }
 
+/// Frames after which descriptors go back to the ring unless another number is set,
+/// or a quarter of a small ring.
+/// Each time is a write to the NIC, at which QEMU also looks for frames that wait.
+const REPLENISH: usize = 32;
+
 /// The receive ring. Descriptor *i* always has buffer *i*.
 pub struct RxRing<R> {
     regs: R,
@@ -78,7 +83,7 @@ impl<R: Registers> RxRing<R> {
             next: 0,
             tail: 0,
             held: 0,
-            replenish: 1,
+            replenish: REPLENISH.min(layout.ring / 4),
             crc: if layout.crc_stripped { 0 } else { CRC },
             inside_long_frame: false,
             dropped: RxDropped::default(),
