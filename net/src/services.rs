@@ -70,7 +70,7 @@ pub enum Event {
         token: u32,
     },
     /// Data came, or sent data was acknowledged so that there is room for
-    /// more. Comes at most once a batch of frames.
+    /// more where there was none. Comes at most once a batch of frames.
     Touched {
         /// The connection.
         flow: FlowId,

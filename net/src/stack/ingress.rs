@@ -144,10 +144,32 @@ impl Stack {
         {
             return self.queue(Slot::Tcp(slot));
         }
+        let may_be_final = self.may_be_final(slot, segment);
         self.process(Set::Flow(slot), frame, tx);
+        if may_be_final && self.is_at_rest(slot) {
+            return;
+        }
         self.deliver_early_fin(slot, tx);
         self.settle(slot, true);
         self.queue(Slot::Tcp(slot));
+    }
+
+    /// Whether a segment carries nothing but an acknowledgement, to a connection
+    /// whose service does not wait for room.
+    fn may_be_final(&mut self, slot: u32, segment: &TcpFrame) -> bool {
+        let flow = self.flows.at(slot);
+        segment.end == segment.seq
+            && !segment.flags.resets()
+            && flow.phase == Phase::Open
+            && flow.state == State::Established
+            && flow.socket().can_send()
+    }
+
+    /// Whether such a segment has left a connection with nothing to send and
+    /// nothing to tell its service. Its deadlines have moved out, if at all.
+    fn is_at_rest(&mut self, slot: u32) -> bool {
+        let socket = self.flows.at(slot).socket();
+        socket.state() == State::Established && socket.send_queue() == 0
     }
 
     /// Makes a connection for a SYN to a port that is listened on.
