@@ -63,7 +63,9 @@ pub fn measure(
     note_versions(&mut report.about, contestant, &target);
     let mut crowd = target.crowd()?;
     for case in cases {
-        let Case::Flows(count) = case else { continue };
+        let Some(count) = case.connections() else {
+            continue;
+        };
         progress.begin(1, 1, &format!("{contestant} {case}"));
         if let Err(error) = target.grow(&mut crowd, count) {
             let why = format!("{} fit: {error:#}", crowd.len());
@@ -77,7 +79,7 @@ pub fn measure(
                 true => Extent::Work(seconds(options)),
                 false => Extent::Time(Duration::from_secs(seconds(options))),
             };
-            let sample = target.measure_crowd(&mut crowd, extent)?;
+            let sample = target.measure_crowd(&mut crowd, case, extent)?;
             let samples = report.samples.entry((contestant, case)).or_default();
             samples.push(sample);
         }

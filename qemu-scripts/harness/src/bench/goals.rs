@@ -37,7 +37,7 @@ const UDP_RR: Case = Case::Netperf(Test::UdpRr);
 const CRR: Case = Case::Netperf(Test::TcpCrr);
 
 /// All goals for tests; a report shows those that it has the figures for.
-pub const GOALS: [Goal; 11] = [
+pub const GOALS: [Goal; 17] = [
     times_linux(Test::TcpStream, 1.5),
     times_linux(Test::TcpMaerts, 4.0),
     times_linux(Test::UdpStream, 3.0),
@@ -51,7 +51,33 @@ pub const GOALS: [Goal; 11] = [
     tenth_of_linux(RR),
     tenth_of_linux(UDP_RR),
     tenth_of_linux(CRR),
+    same_rate(100),
+    same_rate(1_000),
+    same_rate(10_000),
+    same_instructions(100),
+    same_instructions(1_000),
+    same_instructions(10_000),
 ];
+
+/// The rate does not fall with more connections open.
+const fn same_rate(connections: usize) -> Goal {
+    Goal {
+        case: Case::Flows(connections),
+        metric: Metric::Rate,
+        against: Some((Contestant::Uniperf, Case::Flows(1))),
+        bound: Bound::AtLeast(0.9),
+    }
+}
+
+/// A transaction does not cost more with more connections open.
+const fn same_instructions(connections: usize) -> Goal {
+    Goal {
+        case: Case::Flows(connections),
+        metric: Metric::Instructions,
+        against: Some((Contestant::Uniperf, Case::Flows(1))),
+        bound: Bound::AtMost(1.1),
+    }
+}
 
 const fn times_linux(test: Test, factor: f64) -> Goal {
     Goal {

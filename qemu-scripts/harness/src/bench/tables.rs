@@ -14,7 +14,7 @@ const LINUX: Contestant = Contestant::Linux;
 const REFLECT: Contestant = Contestant::Reflect;
 const HOST: Contestant = Contestant::Host;
 
-const FLOWS: &str = "Many open connections: TCP_RR 1,1 over all of them, one request at a time";
+const FLOWS: &str = "Many open connections: TCP_RR 1,1 over all of them in turn";
 
 /// All tables of `report`.
 pub fn render(report: &Report) -> String {
@@ -187,11 +187,11 @@ fn flows(report: &Report, metric: Metric) -> Table {
         "open connections",
         "<",
         "uniperf",
-        "of that over 1",
-        "<goal",
+        "of 1",
         "frames in",
+        "<goal",
         "linux",
-        "of that over 1",
+        "of 1",
         "frames in",
     ]);
     let cell = |contestant, case, metric| match report.summary(contestant, case, metric) {
@@ -203,16 +203,22 @@ fn flows(report: &Report, metric: Metric) -> Table {
     };
     let base = Case::FLOWS[0];
     for case in Case::FLOWS {
-        let Case::Flows(count) = case else { continue };
+        let Some(count) = case.connections() else {
+            continue;
+        };
+        let count = match case {
+            Case::Scattered(_) => format!("{count}, scattered"),
+            _ => count.to_string(),
+        };
         let of = |contestant| ratio(report, (contestant, case), (contestant, base), metric);
         let frames = |contestant| alone(report.summary(contestant, case, Metric::Frames).as_ref());
         let row = vec![
-            number(count as f64),
+            count,
             metric.unit(case.work()).into(),
             cell(UNIPERF, case, metric),
             of(UNIPERF),
-            verdicts(report, case, metric, |_| true),
             frames(UNIPERF),
+            verdicts(report, case, metric, |_| true),
             cell(LINUX, case, metric),
             of(LINUX),
             frames(LINUX),
@@ -328,7 +334,7 @@ fn verdicts(
     let texts = goals.filter_map(|goal| {
         let figure = goal.figure(report)?;
         let of = match (goal.bound, goal.against) {
-            (Bound::AtMost(_), Some((who, _))) => format!(" of {who}"),
+            (Bound::AtMost(_), Some((who, _))) if who != UNIPERF => format!(" of {who}"),
             _ => String::new(),
         };
         let verdict = goal.bound.verdict(figure);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::case::{Case, Contestant};
+use super::case::{Case, Contestant, VISIT};
 use super::crowd::{Crowd, Pattern, Until};
 use super::ping::{self, PingResult, REFLECTOR_PORT};
 use crate::machine::{Image, Machine};
@@ -17,12 +17,6 @@ use crate::network::{CONTROL_PORT, Network};
 const PATIENCE: Duration = Duration::from_secs(120);
 const CONSOLE_TIMEOUT: Duration = Duration::from_secs(20);
 const KIB: f64 = 1024.0;
-
-/// How a crowd's requests are spread: one at a time, each by another client.
-const PATTERN: Pattern = Pattern {
-    in_flight: 1,
-    visit: 1,
-};
 
 /// How long a measurement takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,11 +179,23 @@ impl Target {
         self.network().enter(|| crowd.grow(count))?
     }
 
-    /// Has the crowd send requests, one at a time.
-    pub fn measure_crowd(&mut self, crowd: &mut Crowd, extent: Extent) -> Result<Sample> {
+    /// Has the crowd send requests as `case` says, one at a time.
+    pub fn measure_crowd(
+        &mut self,
+        crowd: &mut Crowd,
+        case: Case,
+        extent: Extent,
+    ) -> Result<Sample> {
         let until = match extent {
             Extent::Time(length) => Until::Time(length),
-            Extent::Work(times) => Until::Count(Case::Flows(crowd.len()).amount() * times),
+            Extent::Work(times) => Until::Count(case.amount() * times),
+        };
+        let pattern = Pattern {
+            in_flight: 1,
+            visit: match case {
+                Case::Scattered(_) => 1,
+                _ => VISIT,
+            },
         };
         let counts = matches!(extent, Extent::Work(_));
         let busy = |target: &mut Self| match counts {
@@ -197,7 +203,7 @@ impl Target {
             false => Ok(0),
         };
         let (before, frames_before) = (busy(self)?, self.frames_to_guest()?);
-        let result = crowd.run(PATTERN, until)?;
+        let result = crowd.run(pattern, until)?;
         let frames = self.frames_to_guest()? - frames_before;
         let busy = busy(self)?.saturating_sub(before);
         let transactions = result.transactions as f64;
@@ -231,7 +237,7 @@ impl Target {
             }
             Case::PingUdp(bytes) => ping::netperf_udp((host, control).into(), bytes, length),
             Case::PingEthernet(bytes) => ping::ethernet(bytes, length),
-            Case::Netperf(_) | Case::Flows(_) => bail!("{case} is no ping"),
+            _ => bail!("{case} is no ping"),
         })?
     }
 
