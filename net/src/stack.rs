@@ -58,6 +58,9 @@ const VLAN_TAG: usize = 4;
 /// several milliseconds there.
 const MOST_LISTED: usize = 256;
 
+/// Deadlines so far away, in microseconds, are those of connections at rest.
+const FAR: i64 = 2_000_000;
+
 /// Every host must take packets of this size (RFC 791 section 3.1).
 const SMALLEST_MTU: usize = 576;
 
@@ -254,7 +257,7 @@ impl Stack {
             turn: VecDeque::with_capacity(64),
             common_place: Place::default(),
             unresolved: Vec::new(),
-            timers: Timers::default(),
+            timers: Timers::new(FAR),
             notes: VecDeque::with_capacity(64),
             notices: VecDeque::new(),
             now: instant,

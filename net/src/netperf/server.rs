@@ -29,6 +29,9 @@ pub const CONTROL_PORT: u16 = 12865;
 /// is more is counted.
 const LINES_A_SECOND: u32 = 32;
 
+/// Deadlines so far away, in nanoseconds, are most often put off.
+const FAR: i64 = 2_000_000_000;
+
 /// The part of the memory for sockets that tests leave to control connections,
 /// so that a client can be told that there is no more.
 const LEFT_TO_CONTROL: usize = 16;
@@ -115,7 +118,7 @@ impl Server {
             },
             clients: Vec::new(),
             free: Vec::new(),
-            timers: Timers::default(),
+            timers: Timers::new(FAR),
             listener: None,
             lines: RateLimit::new(LINES_A_SECOND),
             lines_left_out: 0,

@@ -106,11 +106,9 @@ pub fn crowd(options: &CrowdOptions) -> Result<ExitCode> {
         let begin = Instant::now();
         crowd.grow(clients as usize)?;
         let opened = begin.elapsed().as_secs_f64();
+        eprintln!("uniperf: {clients} clients, opened in {opened:.2} s");
         let result = crowd.run(pattern, bench::Until::Time(length))?;
-        println!(
-            "{clients} clients, opened in {opened:.2} s: {:.0} transactions/s",
-            result.rate()
-        );
+        println!("{clients} clients: {:.0} transactions/s", result.rate());
     }
     crowd.close()?;
     Ok(ExitCode::SUCCESS)
