@@ -23,6 +23,9 @@ const ROUNDS: usize = 4;
 /// in nanoseconds.
 const LOOK_EVERY: u64 = 1_000_000;
 
+/// Bytes that are kept for a line of the console, so that typing allocates nothing.
+const LINE: usize = 256;
+
 /// Why the appliance has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -67,6 +70,8 @@ pub(crate) struct Appliance<N, M> {
     /// When timers and the console are looked at again.
     look_at: u64,
     ready: bool,
+    /// The line that was typed last.
+    line: String,
 }
 
 impl<N: Nic, M: Machine> Appliance<N, M> {
@@ -99,6 +104,7 @@ impl<N: Nic, M: Machine> Appliance<N, M> {
             no_carrier: NoCarrier::default(),
             look_at: 0,
             ready: false,
+            line: String::with_capacity(LINE),
         };
         appliance.with_services(|service, cx| service.start(cx));
         appliance.see_to_nic(Causes::all());
@@ -132,8 +138,13 @@ impl<N: Nic, M: Machine> Appliance<N, M> {
             }
             self.look_at = now + LOOK_EVERY;
         }
-        if let Some(line) = self.machine.read_line().map(String::from) {
-            return self.obey(&line);
+        if let Some(line) = self.machine.read_line() {
+            let mut typed = core::mem::take(&mut self.line);
+            typed.clear();
+            typed.push_str(line);
+            let exit = self.obey(&typed);
+            self.line = typed;
+            return exit;
         }
         if !goes_on {
             let deadline = self.deadline();

@@ -14,8 +14,10 @@ use crate::measure::Progress;
 
 /// Memory in MiB of the guests that many connections are opened to.
 pub const MEMORY: u32 = 512;
-/// How often each number of connections is measured.
-const REPEATS: u64 = 3;
+/// After this time nothing of what opening the connections has left is to be done.
+const SETTLE: Duration = Duration::from_millis(1500);
+/// How often each number of connections is measured at the most.
+const MOST_REPEATS: u32 = 3;
 
 /// What is to be done for a contestant.
 pub fn steps(options: &Options, contestant: Contestant) -> Vec<Step> {
@@ -27,13 +29,18 @@ pub fn steps(options: &Options, contestant: Contestant) -> Vec<Step> {
 
 /// Seconds that one number of connections takes, before it was done once.
 pub fn guess(options: &Options) -> f64 {
-    (REPEATS * seconds(options)) as f64 + 2.0
+    (u64::from(repeats(options)) * seconds(options)) as f64 + SETTLE.as_secs_f64() + 1.0
 }
 
 fn flow_cases(options: &Options, contestant: Contestant) -> Vec<Case> {
     let mut cases = cases(options, contestant);
     cases.retain(|case| case.is_flows());
     cases
+}
+
+/// In a short bench there is time for two, and rounds are what makes it short.
+fn repeats(options: &Options) -> u32 {
+    options.rounds.div_ceil(2).clamp(2, MOST_REPEATS)
 }
 
 fn seconds(options: &Options) -> u64 {
@@ -74,7 +81,8 @@ pub fn measure(
             // It may be at the end of its memory, and is of no further use.
             return Ok(());
         }
-        for _ in 0..REPEATS {
+        std::thread::sleep(SETTLE);
+        for _ in 0..repeats(options) {
             let extent = match options.icount {
                 true => Extent::Work(seconds(options)),
                 false => Extent::Time(Duration::from_secs(seconds(options))),
