@@ -72,3 +72,31 @@ fn instructions_are_counted() {
     assert!((100.0..100_000.0).contains(&floor), "{floor}");
     assert!(own > floor, "a stack costs something: {own} and {floor}");
 }
+
+/// A transaction must not cost more instructions with more connections open.
+#[test]
+fn cost_does_not_grow_with_connections() {
+    let options = Options {
+        image: Image::built().unwrap(),
+        nic: NicModel::E1000,
+        accelerator: Accelerator::Tcg,
+        append: "rx=napi".into(),
+        linux: false,
+        rounds: 1,
+        seconds: 1,
+        icount: true,
+        only: vec![Only::Flows],
+    };
+    let report = bench::run(&options).unwrap();
+    print!("{}", bench::render(&report));
+    assert!(report.failures.is_empty(), "{:?}", report.failures);
+    let count = |case| {
+        let count = report.summary(Contestant::Uniperf, case, Metric::Instructions);
+        count.unwrap().median
+    };
+    let (one, most) = (count(Case::Flows(1)), count(Case::Flows(10_000)));
+    assert!(most < 1.2 * one, "{most} instructions instead of {one}");
+    // Another frame has to be received for each of these.
+    let scattered = count(Case::Scattered(10_000));
+    assert!(scattered < 2.0 * one, "{scattered} instead of {one}");
+}
