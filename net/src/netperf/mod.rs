@@ -28,6 +28,7 @@ mod answer;
 mod client;
 pub mod cpu;
 pub mod report;
+mod role;
 mod room;
 pub mod server;
 pub mod session;

@@ -9,6 +9,7 @@ use smoltcp::socket::tcp;
 use smoltcp::wire::{IpAddress, IpEndpoint};
 
 use super::client::{Client, DataSocket};
+use super::role::Role;
 use super::room;
 use super::session::{Action, Host, Session};
 use super::spec::{Errno, Open, Opened, Transport};
@@ -41,37 +42,6 @@ const SHORT: u32 = 1460;
 
 /// Datagrams handled before others get their turn.
 const DATAGRAMS_A_TURN: usize = 64;
-
-/// What a socket is to the server, packed into its owner's token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    /// The listener for control connections.
-    Listener,
-    /// A client's control connection.
-    Control(usize),
-    /// A client's data listener, UDP socket, or data connection.
-    Data(usize),
-}
-
-impl Role {
-    const DATA: u32 = 1 << 31;
-
-    fn token(self) -> u32 {
-        match self {
-            Role::Listener => u32::MAX,
-            Role::Control(client) => client as u32,
-            Role::Data(client) => client as u32 | Self::DATA,
-        }
-    }
-
-    fn from_token(token: u32) -> Self {
-        match token {
-            u32::MAX => Role::Listener,
-            _ if token & Self::DATA != 0 => Role::Data((token & !Self::DATA) as usize),
-            _ => Role::Control(token as usize),
-        }
-    }
-}
 
 /// Counts of what the server did.
 #[derive(Clone, Copy, Debug, Default)]
@@ -596,19 +566,6 @@ impl DataSocket {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn roles_survive_their_token() {
-        for role in [
-            Role::Listener,
-            Role::Control(0),
-            Role::Control(1 << 30),
-            Role::Data(0),
-            Role::Data(1 << 30),
-        ] {
-            assert_eq!(Role::from_token(role.token()), role);
-        }
-    }
 
     #[test]
     fn every_failure_to_open_has_an_error_number() {
