@@ -192,6 +192,7 @@ impl BenchOptions {
             rounds: self.rounds.unwrap_or(rounds),
             seconds: self.seconds.unwrap_or(seconds),
             icount: self.icount,
+            few_flows: self.quick && self.only.is_empty(),
             only: self.only.clone(),
         })
     }

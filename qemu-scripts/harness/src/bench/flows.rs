@@ -16,8 +16,8 @@ use crate::measure::Progress;
 pub const MEMORY: u32 = 512;
 /// After this time nothing of what opening the connections has left is to be done.
 const SETTLE: Duration = Duration::from_millis(1500);
-/// How often each number of connections is measured at the most.
-const MOST_REPEATS: u32 = 3;
+/// How often each number of connections is measured.
+const REPEATS: u64 = 3;
 
 /// What is to be done for a contestant.
 pub fn steps(options: &Options, contestant: Contestant) -> Vec<Step> {
@@ -29,18 +29,20 @@ pub fn steps(options: &Options, contestant: Contestant) -> Vec<Step> {
 
 /// Seconds that one number of connections takes, before it was done once.
 pub fn guess(options: &Options) -> f64 {
-    (u64::from(repeats(options)) * seconds(options)) as f64 + SETTLE.as_secs_f64() + 1.0
+    (repeats(options) * seconds(options)) as f64 + SETTLE.as_secs_f64() + 1.0
 }
 
 fn flow_cases(options: &Options, contestant: Contestant) -> Vec<Case> {
     let mut cases = cases(options, contestant);
-    cases.retain(|case| case.is_flows());
+    let is_left_out = |case: &Case| {
+        options.few_flows && (contestant == Contestant::Linux || matches!(case, Case::Scattered(_)))
+    };
+    cases.retain(|case| case.is_flows() && !is_left_out(case));
     cases
 }
 
-/// In a short bench there is time for two, and rounds are what makes it short.
-fn repeats(options: &Options) -> u32 {
-    options.rounds.div_ceil(2).clamp(2, MOST_REPEATS)
+fn repeats(options: &Options) -> u64 {
+    if options.few_flows { 1 } else { REPEATS }
 }
 
 fn seconds(options: &Options) -> u64 {

@@ -52,6 +52,9 @@ pub struct Options {
     pub seconds: u64,
     /// Count instructions, and no time.
     pub icount: bool,
+    /// Leave out of the measurements with many connections what takes long: the
+    /// Linux guest, and the scattered ones.
+    pub few_flows: bool,
     /// The tests to run; none means all.
     pub only: Vec<Only>,
 }

@@ -14,6 +14,7 @@ fn a_short_bench_measures_the_appliance_and_the_ceiling() {
         rounds: 1,
         seconds: 1,
         icount: false,
+        few_flows: false,
         only: vec![Only::Netperf(Test::TcpRr)],
     };
     let report = bench::run(&options).unwrap();
@@ -59,6 +60,7 @@ fn instructions_are_counted() {
         rounds: 1,
         seconds: 1,
         icount: true,
+        few_flows: false,
         only: vec![Only::Netperf(Test::UdpRr)],
     };
     let report = bench::run(&options).unwrap();
@@ -85,6 +87,7 @@ fn cost_does_not_grow_with_connections() {
         rounds: 1,
         seconds: 1,
         icount: true,
+        few_flows: false,
         only: vec![Only::Flows],
     };
     let report = bench::run(&options).unwrap();
