@@ -1,11 +1,13 @@
 //! Ethernet frames as bytes, put on the tap without anyone checking them.
 
 use std::cell::Cell;
+use std::io::IoSlice;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use nix::errno::Errno;
 
 use crate::machine::mac;
 use crate::network::Network;
@@ -61,6 +63,38 @@ impl FrameSender {
             std::thread::sleep(PAUSE);
         }
         Ok(())
+    }
+}
+
+impl FrameSender {
+    /// Puts `frames` on the wire, one after another without a pause, and returns how
+    /// many the tap's queue had room for.
+    pub fn send_all(&self, frames: &[Vec<u8>]) -> Result<usize> {
+        let mut slices: Vec<_> = frames.iter().map(|frame| IoSlice::new(frame)).collect();
+        // SAFETY: all bytes zero are a value of this structure: no address, no control
+        // data, no slices.
+        let empty: libc::mmsghdr = unsafe { mem::zeroed() };
+        let mut messages = vec![empty; slices.len()];
+        for (message, slice) in messages.iter_mut().zip(&mut slices) {
+            // An `IoSlice` is an `iovec`, as its documentation guarantees.
+            message.msg_hdr.msg_iov = std::ptr::from_mut(slice).cast();
+            message.msg_hdr.msg_iovlen = 1;
+        }
+        // SAFETY: the messages point at slices, and these at frames, that live until
+        // the call returns; the count is theirs.
+        let sent = unsafe {
+            libc::sendmmsg(
+                self.socket.as_raw_fd(),
+                messages.as_mut_ptr(),
+                messages.len() as u32,
+                0,
+            )
+        };
+        match Errno::result(sent) {
+            Ok(sent) => Ok(usize::try_from(sent)?),
+            Err(Errno::ENOBUFS) => Ok(0),
+            Err(error) => bail!("cannot send {} frames: {error}", frames.len()),
+        }
     }
 }
 

@@ -21,7 +21,9 @@
 mod appliance;
 pub mod bench;
 mod cleanup;
+pub mod client;
 mod counters;
+pub mod flood;
 mod folder;
 pub mod frames;
 mod impair;
@@ -34,6 +36,7 @@ mod network;
 pub mod peers;
 pub mod process;
 mod qmp;
+pub mod raw_tcp;
 pub mod scenario;
 pub mod trace;
 

@@ -8,7 +8,7 @@ use crate::rig::{Rig, append};
 
 const MIB: u64 = 1 << 20;
 /// The appliance with its usual MTU.
-fn station() -> Station {
+pub fn station() -> Station {
     Station {
         mac: mac(0),
         mtu: 1500,

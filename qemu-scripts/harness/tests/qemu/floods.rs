@@ -1,0 +1,78 @@
+//! Masses of frames while netperf runs: its tests end well and with the right
+//! figures, and memory is bounded. Rates are printed, and so is what they cost.
+
+use std::time::Duration;
+
+use uniperf_harness::flood::{self, Flood};
+use uniperf_harness::{Counters, Test};
+
+use crate::rig::{Rig, append};
+
+/// Beyond what netperf takes, in a flood that leaves it a part of the CPU.
+const PATIENCE: Duration = Duration::from_secs(30);
+const STREAM: u64 = 512 * 16384;
+const TRANSACTIONS: u64 = 500;
+
+/// netperf's TCP_RR and TCP_STREAM with an amount of work each, beside whatever goes
+/// on. Returns their rates.
+pub fn work(rig: &Rig) -> [f64; 2] {
+    let netperf = rig.netperf().length(PATIENCE);
+    let transactions = netperf
+        .clone()
+        .amount(TRANSACTIONS)
+        .run(Test::TcpRr)
+        .unwrap();
+    let stream = netperf
+        .amount(STREAM)
+        .test_arguments(["-m", "16384"])
+        .run(Test::TcpStream)
+        .unwrap();
+    assert_eq!(stream.local_bytes_sent, Some(STREAM));
+    assert_eq!(stream.remote_bytes_received, Some(STREAM));
+    [transactions.throughput, stream.throughput]
+}
+
+/// What is in use is no more than what there may be.
+pub fn is_bounded(counters: &Counters) {
+    let get = |name: &str| counters.get(name).unwrap();
+    assert!(get("rest.flows") <= 64, "{counters:?}");
+    assert!(get("rest.time_wait") <= 4096, "{counters:?}");
+    assert!(get("rest.buffers_free") <= 8, "{counters:?}");
+}
+
+#[test]
+fn floods_leave_others_running() {
+    // What is sent from elsewhere is answered to the gateway.
+    let mut rig = Rig::with(append("gw=10.77.0.1"));
+    let [transactions, stream] = work(&rig);
+    println!("quiet: TCP_RR {transactions:.0} /s, TCP_STREAM {stream:.0} Mbit/s");
+    for (name, frames, rate) in [
+        ("stray datagrams", flood::stray_datagrams(4096), 100_000),
+        ("fragments", flood::fragments(4096), 50_000),
+    ] {
+        let before = rig.appliance.counters().unwrap();
+        let begin = std::time::Instant::now();
+        let flood = Flood::start(rig.appliance.network(), frames, rate).unwrap();
+        let [transactions, stream] = work(&rig);
+        let during = rig.appliance.counters().unwrap();
+        let took = begin.elapsed().as_secs_f64();
+        let sent = flood.stop().unwrap();
+        is_bounded(&during);
+        let difference = |name: &str| during.get(name).unwrap() - before.get(name).unwrap();
+        println!(
+            "{:.0} {name}/s: TCP_RR {transactions:.0} /s, TCP_STREAM {stream:.0} Mbit/s, in {took:.1} s \
+             ({} frames received, {} missed)",
+            sent.rate(),
+            difference("rx.frames"),
+            difference("nic.rx_missed"),
+        );
+        for (name, value) in &during.0 {
+            let grown = value - before.get(name).unwrap_or(0).min(*value);
+            if (name.starts_with("drop.") || name.starts_with("tcp.")) && grown > 0 {
+                println!("  {name} {grown}");
+            }
+        }
+    }
+    rig.is_well();
+    rig.end();
+}
