@@ -38,6 +38,7 @@ pub fn config(args: &Args, memory: u64, can_interrupt: bool) -> Config {
         seed: seed(),
         socket_memory,
         tcp,
+        secret: seed(),
         ..default
     }
 }

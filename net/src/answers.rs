@@ -1,5 +1,5 @@
-//! The two answers that are made without smoltcp: to a ping that came in
-//! fragments, and to a late segment of a connection that has ended.
+//! The answers that are made without smoltcp: to a ping that came in fragments, to
+//! a late segment of a connection that has ended, and to segments that are doubted.
 
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
@@ -91,15 +91,41 @@ fn send_fragments<T: Transmit>(
     Ok(())
 }
 
-/// Acknowledges a segment of a connection that has ended (RFC 9293 section
-/// 3.10.7.4, TIME-WAIT). Everything that the answer says is in the segment.
+/// A segment without payload and options that acknowledges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bare {
+    /// Whether it is a SYN.
+    pub opens: bool,
+    /// Its sequence number.
+    pub seq: u32,
+    /// What it acknowledges.
+    pub ack: u32,
+    /// Its window field.
+    pub window: u16,
+}
+
+impl Bare {
+    /// Acknowledges a late segment of a connection that has ended (RFC 9293 section
+    /// 3.10.7.4, TIME-WAIT). Everything that the answer says is in the segment.
+    pub fn late(segment: &TcpFrame) -> Self {
+        Self {
+            opens: false,
+            seq: segment.ack,
+            ack: segment.end,
+            window: 0,
+        }
+    }
+}
+
+/// Answers a segment, to the station that it came from.
 ///
 /// # Errors
 ///
 /// Those of [`Transmit::send`].
-pub fn acknowledge<T: Transmit>(
+pub fn answer_segment<T: Transmit>(
     segment: &TcpFrame,
     frame: &[u8],
+    answer: Bare,
     tx: &mut T,
     counters: &mut StackCounters,
 ) -> Result<(), TxError> {
@@ -107,10 +133,14 @@ pub fn acknowledge<T: Transmit>(
     let tcp = TcpRepr {
         src_port: name.local_port,
         dst_port: name.remote_port,
-        control: TcpControl::None,
-        seq_number: TcpSeqNumber(segment.ack as i32),
-        ack_number: Some(TcpSeqNumber(segment.end as i32)),
-        window_len: 0,
+        control: if answer.opens {
+            TcpControl::Syn
+        } else {
+            TcpControl::None
+        },
+        seq_number: TcpSeqNumber(answer.seq as i32),
+        ack_number: Some(TcpSeqNumber(answer.ack as i32)),
+        window_len: answer.window,
         window_scale: None,
         max_seg_size: None,
         sack_permitted: false,

@@ -36,6 +36,9 @@ pub struct Config {
     /// Seeds sequence numbers, port choice and the flow hash; should differ on
     /// every boot.
     pub seed: u64,
+    /// The key of what peers must not guess though they see what comes from the seed;
+    /// should differ on every boot.
+    pub secret: u64,
     /// Bytes that the sockets may take, of TCP and of UDP together: their
     /// buffers, and what is kept for each beside them.
     pub socket_memory: usize,
@@ -59,6 +62,7 @@ impl Default for Config {
             tso: true,
             gro: true,
             seed: 0,
+            secret: 0,
             socket_memory: 28 << 20,
             tcp: TcpConfig::default(),
             udp: UdpConfig::default(),

@@ -82,6 +82,10 @@ counters! {
         half_open_timeouts: "tcp.half_open_timeout",
         /// Handshakes that gave way to newer ones.
         half_open_evicted: "tcp.half_open_evicted",
+        /// SYNs whose sender was asked to prove its address, as many handshakes went on.
+        doubted: "tcp.syn_doubted",
+        /// Resets and SYNs amid connections that were answered with a question.
+        challenges: "tcp.challenges",
         /// Connections refused because all sockets were taken.
         refused: "tcp.refused",
         /// Segments sent again because they were lost, or to see whether they were.

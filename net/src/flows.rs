@@ -75,6 +75,8 @@ pub struct Flow {
     pub limit: u64,
     /// The sequence number behind the peer's FIN.
     pub peer_end: u32,
+    /// From when on it may be challenged, in nanoseconds.
+    pub challenge_at: u64,
     /// Where it stands with regard to its turn to send.
     pub place: Place,
     /// Whether the set may still hold its peace because the last peer's station
@@ -219,6 +221,11 @@ impl Flows {
         &self.budget
     }
 
+    /// Whether half of the handshakes that there can be go on.
+    pub fn is_crowded(&self) -> bool {
+        self.half_open.len() * 2 >= self.config.half_open
+    }
+
     /// Takes `bytes` of the memory for sockets; pools are emptied as far as it
     /// needs. Returns whether there was so much.
     #[must_use]
@@ -271,6 +278,7 @@ impl Flows {
         flow.owner = listener.owner;
         flow.phase = Phase::HalfOpen;
         flow.limit = now + config.half_open_timeout;
+        flow.challenge_at = 0;
         flow.touched = false;
         flow.fin_told = false;
         flow.end_told = false;
@@ -445,6 +453,7 @@ fn bare_flow() -> Flow {
         phase: Phase::Free,
         limit: NEVER,
         peer_end: 0,
+        challenge_at: 0,
         place: Place::default(),
         silenced: false,
         touched: false,

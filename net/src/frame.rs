@@ -149,6 +149,12 @@ impl TcpFlags {
         self.0 & Self::SYN != 0
     }
 
+    /// Whether the segment is a SYN or a reset, which have no place in a connection
+    /// that goes on.
+    pub fn disrupts(self) -> bool {
+        self.0 & (Self::SYN | Self::RST) != 0
+    }
+
     /// Whether the segment breaks a connection.
     pub fn resets(self) -> bool {
         self.0 & Self::RST != 0

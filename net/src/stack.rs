@@ -9,6 +9,7 @@
 
 mod datagrams;
 mod egress;
+mod guard;
 mod happenings;
 mod ingress;
 mod listing;
@@ -45,6 +46,7 @@ use crate::pages::Pages;
 use crate::path_mtu::Paths;
 use crate::rate::RateLimit;
 use crate::reassembly::Reassembly;
+use crate::syn_guard::SynGuard;
 use crate::time_wait::TimeWait;
 use crate::timers::Timers;
 use crate::udp::UdpSockets;
@@ -137,6 +139,7 @@ pub struct Stack {
     /// The DHCP client. ARP, ICMP and what belongs to no socket go here too.
     common: SocketSet<'static>,
     flows: Flows,
+    syn_guard: SynGuard,
     time_wait: TimeWait,
     udp: UdpSockets,
     neighbours: Neighbours,
@@ -233,6 +236,7 @@ impl Stack {
             mtu,
             common,
             flows: Flows::new(&config.tcp, config.socket_memory, hash),
+            syn_guard: SynGuard::new(config.secret),
             time_wait: TimeWait::new(config.tcp.time_wait_entries, config.tcp.time_wait, hash),
             udp: UdpSockets::new(&config.udp, hash),
             neighbours: Neighbours::new(hash),

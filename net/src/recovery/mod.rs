@@ -46,6 +46,17 @@ pub enum Heard {
     Known,
 }
 
+/// What to think of a reset or of a SYN that comes amid a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Breach {
+    /// It is the peer's.
+    Right,
+    /// It may be anybody's.
+    Doubtful,
+    /// It is nobody's concern.
+    Stray,
+}
+
 /// What smoltcp is to be made to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wanted {
@@ -246,6 +257,26 @@ impl Recovery {
         }
         self.told = window;
         Heard::News
+    }
+
+    /// RFC 5961 sections 3.2 and 4.2: what a reset or SYN is.
+    pub fn breach(&self, segment: &TcpFrame) -> Breach {
+        if !self.open || segment.flags.resets() && segment.seq == self.rcv_nxt {
+            Breach::Right
+        } else if segment.flags.synchronizes()
+            || before(self.rcv_nxt, segment.seq) && before(segment.seq, self.rcv_end)
+        {
+            Breach::Doubtful
+        } else {
+            Breach::Stray
+        }
+    }
+
+    /// The sequence number, acknowledgement and window field of an acknowledgement.
+    pub fn standing(&self) -> (u32, u32, u16) {
+        let window = self.rcv_end.wrapping_sub(self.rcv_nxt) >> self.own_shift;
+        let window = u16::try_from(window).unwrap_or(u16::MAX);
+        (self.nxt, self.rcv_nxt, window)
     }
 
     /// What a SYN says.

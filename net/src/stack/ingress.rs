@@ -6,10 +6,10 @@ use uniperf_drivers::nic::{RxChecksum, RxFrame, Transmit};
 
 use super::happenings::What;
 use super::{Set, Slot, Stack};
-use crate::answers;
+use crate::answers::{self, Bare};
 use crate::device::Port;
 use crate::flows::Phase;
-use crate::frame::{Drop, ETHERNET_HEADER, Fragment, Kind, TcpFrame, is_tcp};
+use crate::frame::{Drop, ETHERNET_HEADER, Fragment, Kind, TcpFrame, Tuple, is_tcp};
 use crate::gro::{Joined, Offer};
 use crate::path_mtu::TooLarge;
 use crate::reassembly::Outcome;
@@ -60,12 +60,18 @@ impl Stack {
 
     fn deliver_tcp<T: Transmit>(&mut self, segment: &TcpFrame, frame: &[u8], tx: &mut T) {
         if let Some(slot) = self.flows.find(&segment.tuple) {
+            if segment.flags.disrupts() {
+                return self.disrupt(slot, segment, frame, tx);
+            }
             return self.join_or_feed(slot, segment, frame, tx);
         }
         match self.time_wait.look(segment) {
             Answer::Unknown => {}
             Answer::Ignore => return,
-            Answer::Acknowledge => return self.acknowledge(segment, frame, tx),
+            Answer::Acknowledge => return self.answer(segment, frame, Bare::late(segment), tx),
+        }
+        if self.is_doubted(segment, frame, tx) {
+            return;
         }
         match self.begin_flow(segment) {
             Some(slot) => self.feed(slot, segment, frame, tx),
@@ -109,7 +115,7 @@ impl Stack {
         }
     }
 
-    fn feed_joined<T: Transmit>(&mut self, joined: Joined, tx: &mut T) {
+    pub(super) fn feed_joined<T: Transmit>(&mut self, joined: Joined, tx: &mut T) {
         let is_run = joined.frames > 1;
         if is_run {
             self.counters.rx_joined += u64::from(joined.frames);
@@ -131,7 +137,13 @@ impl Stack {
     }
 
     /// Lets a connection process a segment.
-    fn feed<T: Transmit>(&mut self, slot: u32, segment: &TcpFrame, frame: &[u8], tx: &mut T) {
+    pub(super) fn feed<T: Transmit>(
+        &mut self,
+        slot: u32,
+        segment: &TcpFrame,
+        frame: &[u8],
+        tx: &mut T,
+    ) {
         if segment.flags.closes() {
             self.flows.at(slot).peer_end = segment.end;
         }
@@ -245,6 +257,8 @@ impl Stack {
         self.flows.established(slot);
         self.counters.accepted += 1;
         let id = self.flows.id(slot);
+        let peer = self.flows.at(slot).tuple.remote;
+        self.syn_guard.meet(peer);
         self.note(What::Accepted, id);
     }
 
@@ -301,13 +315,6 @@ impl Stack {
         }
     }
 
-    /// Acknowledges a segment of a connection that has ended.
-    fn acknowledge<T: Transmit>(&mut self, segment: &TcpFrame, frame: &[u8], tx: &mut T) {
-        if answers::acknowledge(segment, frame, tx, &mut self.counters).is_err() {
-            self.counters.drop_tx_full += 1;
-        }
-    }
-
     /// Lets smoltcp process a frame with one socket set.
     pub(super) fn process<T: Transmit>(&mut self, set: Set, frame: &[u8], tx: &mut T) {
         let sockets = match set {
@@ -342,6 +349,11 @@ impl Stack {
             self.place(slot).unresolved = false;
             self.queue(slot);
         }
+    }
+
+    /// Whether a SYN with that name would begin a connection.
+    pub(super) fn is_listened_on(&self, name: &Tuple) -> bool {
+        self.is_our_address(name.local) && self.listeners.at(name.local_port).is_some()
     }
 
     pub(super) fn is_our_address(&self, address: Ipv4Address) -> bool {

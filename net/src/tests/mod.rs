@@ -3,6 +3,7 @@
 mod basics;
 mod console;
 mod dhcp;
+mod guard;
 mod hostile;
 mod icmp;
 mod limits;

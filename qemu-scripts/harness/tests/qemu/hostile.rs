@@ -315,7 +315,7 @@ fn connections_that_are_begun_and_forgotten() {
         packet[36..38].copy_from_slice(&sum.to_be_bytes());
         sender.send(&ethernet(0x0800, &packet)).unwrap();
     }
-    rig.wait_for_counter("tcp.half_open_evicted", 1000);
+    rig.wait_for_counter("tcp.syn_doubted", 1000);
     rig.is_well();
     rig.end();
 }
