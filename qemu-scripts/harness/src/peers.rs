@@ -104,7 +104,7 @@ impl Capture {
         let folder = Folder::new()?;
         let mut command = network.command("tcpdump");
         command
-            .args(["-i", "tap0", "-n", "-U", "-B", "65536", "-Z", "root", "-w"])
+            .args(["-i", "tap0", "-n", "-U", "-B", "131072", "-Z", "root", "-w"])
             .arg(folder.path().join(CAPTURE))
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -147,24 +147,27 @@ impl RawPeer {
         }
     }
 
-    /// The next segment of the connection, or `None` after `timeout`.
+    /// The next segment of the connection, or `None` if there is none within `timeout`.
     pub fn receive(&self, timeout: Duration) -> Result<Option<Received>> {
         let deadline = Instant::now() + timeout;
         let mut buffer = vec![0; 2048];
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(None);
-            }
-            let left = left.max(Duration::from_millis(1));
-            let left = TimeVal::new(left.as_secs().cast_signed(), left.subsec_micros().into());
-            setsockopt(&self.socket, ReceiveTimeout, &left)?;
-            match recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
+            let flags = match left.is_zero() {
+                true => MsgFlags::MSG_DONTWAIT,
+                false => MsgFlags::empty(),
+            };
+            // To wait for nothing is to wait for ever.
+            let wait = left.max(Duration::from_millis(1));
+            let wait = TimeVal::new(wait.as_secs().cast_signed(), wait.subsec_micros().into());
+            setsockopt(&self.socket, ReceiveTimeout, &wait)?;
+            match recv(self.socket.as_raw_fd(), &mut buffer, flags) {
                 Ok(count) => {
                     if let Some(received) = self.parse(&buffer[..count]) {
                         return Ok(Some(received));
                     }
                 }
+                Err(Errno::EAGAIN) if left.is_zero() => return Ok(None),
                 Err(Errno::EAGAIN | Errno::EINTR) => {}
                 Err(error) => bail!("cannot receive: {error}"),
             }

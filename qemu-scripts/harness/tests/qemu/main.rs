@@ -1,6 +1,7 @@
 //! The image in QEMU, driven by the system's own tools. `qemu-scripts/test` builds
 //! the image before it runs these; taps and namespaces need root.
 
+mod bad_peers;
 mod bench;
 mod boot;
 mod commands;

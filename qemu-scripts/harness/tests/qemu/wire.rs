@@ -98,6 +98,14 @@ fn all_loads(rig: &Rig) -> Verdict {
     verdict
 }
 
+/// Nothing is lost here. But where the host lets the guest wait for some milliseconds,
+/// it asks by a repeated segment what became of the acknowledgements (RFC 8985 section
+/// 7), as Linux does.
+pub fn is_nearly_once(verdict: &Verdict) {
+    let (resent, segments) = (verdict.sum(|c| c.resent), verdict.sum(|c| c.segments));
+    assert!(resent * 100 <= segments, "{resent} of {segments}");
+}
+
 #[test]
 fn every_segment_is_as_the_rfcs_have_it() {
     for arguments in ["", "tso=off", "csum=off", "gro=off"] {
@@ -105,8 +113,7 @@ fn every_segment_is_as_the_rfcs_have_it() {
         let rig = Rig::with(append(arguments));
         let verdict = all_loads(&rig);
         verdict.check().unwrap();
-        // Nothing is lost here. Linux does send again what it thinks to be late.
-        assert_eq!(verdict.sum(|c| c.resent), 0);
+        is_nearly_once(&verdict);
         assert!(verdict.connections.iter().all(|c| !c.is_reset));
         rig.end();
     }
