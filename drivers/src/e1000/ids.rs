@@ -62,7 +62,7 @@ impl Model {
     pub const fn max_mtu(&self) -> usize {
         let frame_with_crc = match self.generation {
             Generation::I82574 => 9234,
-            _ => 16110,
+            _ => 16128,
         };
         frame_with_crc - 18
     }

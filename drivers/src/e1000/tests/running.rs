@@ -289,7 +289,7 @@ fn long_frames_need_a_long_mtu() {
         (3000, 3014, 4097),
         (8000, 8014, 8193),
         (9000, 9014, 16385),
-        (16092, 16106, 16385),
+        (16110, 16124, 16385),
     ] {
         let hardware = Hardware::new(COPPER);
         let mut nic = start_with(

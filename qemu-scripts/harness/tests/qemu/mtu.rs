@@ -81,7 +81,7 @@ fn jumbo_frames() {
 
 #[test]
 fn the_largest_mtu_of_the_nic() {
-    on_mtu(16_092);
+    on_mtu(16_110);
 }
 
 /// The way from the appliance to the client: two routers, and a link between them

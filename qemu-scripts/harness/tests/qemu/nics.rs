@@ -52,7 +52,7 @@ fn message_signalled_interrupts_are_used_where_the_nic_has_them() {
 /// An MTU that the NIC cannot have is cut to one that it can.
 #[test]
 fn an_mtu_above_the_nics_is_cut_and_said() {
-    let rig = Rig::with(nics(&[NicModel::E1000], "mtu=16110"));
+    let rig = Rig::with(nics(&[NicModel::E1000e], "mtu=16110"));
     let text = rig.appliance.console().text();
     assert!(text.contains("mtu=16110 is more than this NIC can take"));
     rig.run(Test::TcpRr);
