@@ -41,7 +41,8 @@ impl Congestion {
         self.window
     }
 
-    /// So many bytes were acknowledged while `flight` were under way.
+    /// So many bytes were acknowledged, in a round trip in which at most `flight`
+    /// were under way at a time.
     pub fn acknowledged(&mut self, bytes: u32, flight: u32) {
         let slow = self.window < self.threshold;
         // A window that is not used says nothing of the path (RFC 7661).

@@ -146,6 +146,11 @@ pub struct Recovery {
     /// Duplicate acknowledgements of a peer that reports no more than that.
     duplicates: u32,
     congestion: Congestion,
+    /// Most bytes that were in flight in this round trip, and in the one before.
+    peak: u32,
+    last_peak: u32,
+    /// What ends this round trip when it is acknowledged.
+    round_end: u32,
 
     /// The byte expected of the peer next, and the end of the window it has.
     rcv_nxt: u32,
@@ -194,6 +199,9 @@ impl Recovery {
             told: 0,
             duplicates: 0,
             congestion: Congestion::new(mss),
+            peak: 0,
+            last_peak: 0,
+            round_end: 0,
             rcv_nxt: 0,
             rcv_end: 0,
             early_fin: None,
@@ -342,6 +350,11 @@ impl Recovery {
         let repeated = self.repeated.take();
         self.una = ack;
         self.nxt = later(self.nxt, ack);
+        if !before(ack, self.round_end) {
+            self.last_peak = self.peak;
+            self.peak = self.in_flight();
+            self.round_end = self.nxt;
+        }
         self.cursor = later(self.cursor, ack);
         self.held.advance(ack);
         self.duplicates = 0;
@@ -351,7 +364,8 @@ impl Recovery {
         self.wanted = Wanted::Nothing;
         self.hole_since = (!self.held.is_empty()).then_some(now);
         if self.phase == Phase::Calm {
-            return self.congestion.acknowledged(bytes, flight);
+            let used = self.peak.max(self.last_peak);
+            return self.congestion.acknowledged(bytes, used);
         }
         // An answer this soon is one to the first sending (RFC 4015's question).
         let too_soon = |repeat: &Repeat| now - repeat.at < self.rtt.least() * 3 / 4;
@@ -459,6 +473,7 @@ impl Recovery {
                 self.begin_flight(now);
             }
             self.nxt = sent.end;
+            self.peak = self.peak.max(self.in_flight());
             if self.timed.is_none() {
                 self.timed = Some((sent.end, now));
             }
@@ -477,6 +492,7 @@ impl Recovery {
         self.una = syn.seq;
         self.nxt = syn.seq.wrapping_add(1);
         self.cursor = self.nxt;
+        self.round_end = self.nxt;
         self.held.clear(self.una);
         self.own_shift = syn.shift;
         self.rcv_nxt = syn.ack;
