@@ -69,17 +69,16 @@ impl Congestion {
         self.window = self.window.saturating_add(more).min(LARGEST);
     }
 
-    /// Something was lost while `flight` bytes were under way.
-    pub fn lost(&mut self, flight: u32) {
-        self.reduce(flight);
+    /// Something was lost.
+    pub fn lost(&mut self) {
+        self.reduce();
         self.window = self.threshold;
     }
 
-    /// A timeout, with `flight` bytes under way. Of several in a row, the first
-    /// is the one that counts.
-    pub fn timed_out(&mut self, flight: u32, first: bool) {
+    /// A timeout. Of several in a row, the first is the one that counts.
+    pub fn timed_out(&mut self, first: bool) {
         if first {
-            self.reduce(flight);
+            self.reduce();
         }
         self.start_slowly();
     }
@@ -100,11 +99,12 @@ impl Congestion {
         self.threshold = self.prior_threshold;
     }
 
-    fn reduce(&mut self, flight: u32) {
+    /// RFC 9438 section 4.6, from the window and not from what is under way: it grows
+    /// only as far as it is used.
+    fn reduce(&mut self) {
         self.prior = self.window;
         self.prior_threshold = self.threshold;
-        let base = flight.min(self.window);
-        let kept = (u64::from(base) * 7 / 10) as u32;
+        let kept = (u64::from(self.window) * 7 / 10) as u32;
         self.threshold = kept.max(2 * self.mss);
     }
 }
@@ -120,7 +120,7 @@ mod tests {
         let mut congestion = Congestion::new(MSS);
         congestion.acknowledged(10_000, 10_000);
         assert_eq!(congestion.window(), 20_000);
-        congestion.lost(20_000);
+        congestion.lost();
         assert_eq!(congestion.window(), 14_000);
         // A window's worth of acknowledgements makes it one segment larger, or
         // half of one below the last loss.
@@ -135,8 +135,8 @@ mod tests {
     #[test]
     fn a_timeout_starts_anew_and_keeps_its_aim() {
         let mut congestion = Congestion::new(MSS);
-        congestion.timed_out(10_000, true);
-        congestion.timed_out(1_000, false);
+        congestion.timed_out(true);
+        congestion.timed_out(false);
         assert_eq!(congestion.window(), MSS);
         for _ in 0..6 {
             congestion.acknowledged(MSS, congestion.window());

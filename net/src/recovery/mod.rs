@@ -338,7 +338,6 @@ impl Recovery {
     /// Everything up to `ack` has arrived; `again` says that the peer got
     /// something twice.
     fn progress(&mut self, ack: u32, again: bool, now: u64) {
-        let flight = self.in_flight();
         let bytes = ack.wrapping_sub(self.una);
         self.established = true;
         if let Some((byte, at)) = self.timed
@@ -370,16 +369,16 @@ impl Recovery {
         // An answer this soon is one to the first sending (RFC 4015's question).
         let too_soon = |repeat: &Repeat| now - repeat.at < self.rtt.least() * 3 / 4;
         let needless = again || repeated.as_ref().is_some_and(too_soon);
-        self.repaired(flight, bytes, needless);
+        self.repaired(bytes, needless);
     }
 
     /// Progress while something was lost, or thought to be.
-    fn repaired(&mut self, flight: u32, bytes: u32, needless: bool) {
+    fn repaired(&mut self, bytes: u32, needless: bool) {
         match self.phase {
             Phase::Calm => {}
             Phase::Probing { .. } if needless => self.phase = Phase::Calm,
             Phase::Probing { recover } => {
-                self.congestion.lost(flight);
+                self.congestion.lost();
                 self.go_on_repairing(recover);
             }
             Phase::Repairing { .. } if needless => {
@@ -444,7 +443,7 @@ impl Recovery {
 
     fn repair(&mut self) {
         if !matches!(self.phase, Phase::Repairing { .. }) {
-            self.congestion.lost(self.in_flight());
+            self.congestion.lost();
             self.phase = Phase::Repairing { recover: self.nxt };
         }
         self.wanted = Wanted::Repeat;
@@ -534,8 +533,7 @@ impl Recovery {
     }
 
     fn time_out(&mut self, now: u64) {
-        self.congestion
-            .timed_out(self.in_flight(), self.backoff == 0);
+        self.congestion.timed_out(self.backoff == 0);
         self.backoff = self.backoff.saturating_add(1);
         self.since = now;
         self.rewind();
