@@ -43,6 +43,7 @@ impl Recovery {
             self.repair();
         } else {
             self.probed = true;
+            self.has_repeated = false;
             self.phase = Phase::Probing { recover: self.nxt };
             self.wanted = Wanted::Repeat;
         }

@@ -20,6 +20,8 @@ mod orders;
 mod rtt;
 mod scoreboard;
 mod segment;
+#[cfg(test)]
+mod tests;
 
 pub use segment::Sent;
 
@@ -170,6 +172,8 @@ pub struct Recovery {
     /// Since when the peer holds something beyond the first hole.
     hole_since: Option<u64>,
     repeated: Option<Repeat>,
+    /// Whether anything was sent again since a loss was suspected.
+    has_repeated: bool,
     held: Scoreboard,
 }
 
@@ -212,6 +216,7 @@ impl Recovery {
             last_sent: 0,
             hole_since: None,
             repeated: None,
+            has_repeated: false,
             held: Scoreboard::default(),
         }
     }
@@ -227,7 +232,7 @@ impl Recovery {
             return Heard::News;
         }
         let possible =
-            self.nxt.wrapping_sub(self.una) + u32::from(self.established && self.window == 0);
+            self.nxt.wrapping_sub(self.una) + u32::from(self.established && self.told == 0);
         let acknowledged = segment.ack.wrapping_sub(self.una);
         if !self.is_acceptable(segment) || acknowledged > possible {
             return Heard::News;
@@ -368,7 +373,11 @@ impl Recovery {
         }
         // An answer this soon is one to the first sending (RFC 4015's question).
         let too_soon = |repeat: &Repeat| now - repeat.at < self.rtt.least() * 3 / 4;
-        let needless = again || repeated.as_ref().is_some_and(too_soon);
+        let needless = again
+            || match &repeated {
+                Some(repeat) => too_soon(repeat),
+                None => !self.has_repeated,
+            };
         self.repaired(bytes, needless);
     }
 
@@ -445,6 +454,7 @@ impl Recovery {
         if !matches!(self.phase, Phase::Repairing { .. }) {
             self.congestion.lost();
             self.phase = Phase::Repairing { recover: self.nxt };
+            self.has_repeated = false;
         }
         self.wanted = Wanted::Repeat;
     }
@@ -465,9 +475,12 @@ impl Recovery {
         if flight > 0 && sent.seq == self.una && !self.is_going_on(sent) {
             return self.sent_again(sent, now);
         }
-        self.cursor = later(self.cursor, sent.end);
         // A probe of a closed window is not under way.
-        if before(self.nxt, sent.end) && self.window > 0 {
+        if self.told == 0 && before(self.nxt, sent.end) {
+            return;
+        }
+        self.cursor = later(self.cursor, sent.end);
+        if before(self.nxt, sent.end) {
             if flight == 0 {
                 self.begin_flight(now);
             }
@@ -526,6 +539,7 @@ impl Recovery {
         self.timed = None;
         self.since = now;
         self.last_sent = now;
+        self.has_repeated = true;
         self.repeated = Some(Repeat {
             at: now,
             nxt: self.nxt,

@@ -8,7 +8,7 @@ use core::cell::RefCell;
 use smoltcp::iface::SocketHandle;
 
 use crate::config::Config;
-use crate::services::Event;
+use crate::services::{Ending, Event};
 use crate::testing::bench::{SECOND, static_config};
 use crate::testing::services::{DATA_PORT, pattern};
 use crate::testing::*;
@@ -198,6 +198,46 @@ fn a_peer_that_is_gone_is_given_up() {
     assert!(stream.bench.run_until(45 * SECOND, gone));
     // Twenty that came, those under way, and one for each timeout, which doubles.
     assert!(stream.seen.borrow().len() < 80);
+}
+
+#[test]
+fn what_is_overtaken_is_not_sent_again() {
+    for swap in [20, 200, 900] {
+        let mut stream = Stream::new(TOTAL, |_, _| false);
+        stream.bench.faults.swap = swap;
+        let outcome = stream.finish();
+        assert!(outcome.took < 15 * ROUND_TRIP);
+        assert!(outcome.needless <= 1);
+    }
+}
+
+/// The end of a stream, which smoltcp would send again a second later.
+#[test]
+fn a_lost_fin_is_sent_again() {
+    let mut stream = Stream::new(TOTAL, |at, before| at == TOTAL && before == 0);
+    stream.finish();
+    let handle = stream.handle;
+    stream.bench.peer.tcp(handle).close();
+    let ended = |bench: &mut Bench| bench.appliance.stack.flow_count() == 0;
+    assert!(stream.bench.run_until(SECOND / 2, ended));
+    assert!(
+        stream
+            .seen
+            .borrow()
+            .iter()
+            .any(|seen| seen.at == TOTAL && seen.lost)
+    );
+    let events = stream.bench.log.take();
+    let orderly = |event: &Event| {
+        matches!(
+            event,
+            Event::Closed {
+                how: Ending::Broken,
+                ..
+            }
+        )
+    };
+    assert!(!events.iter().any(orderly));
 }
 
 /// A FIN that comes before what it follows need not come twice.
