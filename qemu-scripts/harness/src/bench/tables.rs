@@ -223,7 +223,11 @@ fn flows(report: &Report, metric: Metric) -> Table {
             of(LINUX),
             frames(LINUX),
         ];
-        if report.samples.contains_key(&(UNIPERF, base)) {
+        let is_known = |contestant| {
+            let key = (contestant, case);
+            report.samples.contains_key(&key) || report.failures.contains_key(&key)
+        };
+        if is_known(UNIPERF) || is_known(LINUX) {
             table.push(row);
         }
     }
@@ -400,5 +404,40 @@ mod tests {
             !text.contains("Power-on"),
             "by a clock that is not the guest's"
         );
+    }
+
+    #[test]
+    fn many_connections_are_held_against_one_and_what_does_not_fit_is_said() {
+        let mut report = report();
+        report.samples.clear();
+        let mut add = |contestant, case, rate: f64| {
+            let sample = Sample {
+                rate: Some(rate),
+                frames: Some(1.125),
+                ..Sample::default()
+            };
+            report.samples.insert((contestant, case), vec![sample]);
+        };
+        add(UNIPERF, Case::Flows(1), 6000.0);
+        add(UNIPERF, Case::Flows(10_000), 5700.0);
+        add(LINUX, Case::Flows(1), 3000.0);
+        let why = "1691 fit: client 1692 is turned away".to_owned();
+        report.failures.insert((LINUX, Case::Flows(10_000)), why);
+        let text = render(&report);
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("10000 "))
+            .unwrap();
+        let words: Vec<_> = line.split_whitespace().collect();
+        assert_eq!(
+            words,
+            [
+                "10000", "trans/s", "5,700", "0.95", "1.12", "≥", "0.90:", "met", "1691", "fit",
+                "-", "-"
+            ],
+            "{text}"
+        );
+        let failures = &report.json()["failures"];
+        assert_eq!(failures[0]["test"], "TCP_RR over 10000 connections");
     }
 }
