@@ -98,19 +98,30 @@ fn needed(test: Test, amount: u64, to: &ImpairCounts) -> u64 {
     }
 }
 
-/// Throughputs of the three tests over a wire that loses so much each way.
+/// Which frames are lost: a lost SYN alone costs a second, so one seed says little.
+const SEEDS: [u64; 3] = [1, 2, 3];
+
+/// Throughputs of the three tests over a wire that loses so much each way: the
+/// medians over the seeds.
 fn measure(guest: &Appliance, ready: Ready, load: &Load) -> [f64; 3] {
     let impairment = Impairment {
         loss: load.loss,
         delay: DELAY,
         ..Impairment::default()
     };
-    set(guest, impairment, 1);
-    [
-        transfer(guest, ready, Test::TcpStream, load.bytes),
-        transfer(guest, ready, Test::TcpMaerts, load.bytes),
-        transfer(guest, ready, Test::TcpRr, load.transactions),
-    ]
+    let tests = [
+        (Test::TcpStream, load.bytes),
+        (Test::TcpMaerts, load.bytes),
+        (Test::TcpRr, load.transactions),
+    ];
+    tests.map(|(test, amount)| {
+        let mut throughputs = SEEDS.map(|seed| {
+            set(guest, impairment, seed);
+            transfer(guest, ready, test, amount)
+        });
+        throughputs.sort_by(f64::total_cmp);
+        throughputs[SEEDS.len() / 2]
+    })
 }
 
 #[test]
