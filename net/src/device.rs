@@ -17,6 +17,7 @@ use crate::counters::StackCounters;
 use crate::frame::{ETHERNET_HEADER, IPV4_HEADER, TCP_HEADER};
 use crate::offload::Offloads;
 use crate::recovery::Sent;
+use crate::sack::{self, Blocks};
 
 /// What an interface that speaks TCP sends that is shorter is ARP.
 const SHORTEST_TCP: usize = ETHERNET_HEADER + IPV4_HEADER + TCP_HEADER;
@@ -59,6 +60,8 @@ pub struct Port<'a, T> {
     pub counters: &'a mut StackCounters,
     /// What smoltcp is told.
     pub shape: &'a DeviceCapabilities,
+    /// What acknowledgements are to report that came beyond a hole.
+    pub report: Option<Blocks>,
     /// The TCP segment that was sent.
     pub sent: Option<Sent>,
     /// Whether smoltcp wanted to send.
@@ -109,6 +112,7 @@ impl<T> Port<'_, T> {
             is_tcp: self.is_tcp,
             offloads: self.offloads,
             scratch: self.scratch,
+            report: self.report.as_ref(),
             sent: &mut self.sent,
             path_mss: self.path_mss,
             mss: None,
@@ -132,6 +136,7 @@ pub struct Outgoing<'a, T> {
     is_tcp: bool,
     offloads: &'a Offloads,
     scratch: &'a mut Vec<u8>,
+    report: Option<&'a Blocks>,
     sent: &'a mut Option<Sent>,
     path_mss: Option<u16>,
     /// The MSS of a super-segment.
@@ -171,6 +176,18 @@ impl<T: Transmit> TxToken for Outgoing<'_, T> {
             let (result, sent) =
                 self.offloads
                     .send_super_segment(self.tx, len, mss, self.scratch, self.counters, f);
+            count(self.counters, len, sent);
+            return result;
+        }
+        if let Some(blocks) = self.report
+            && is_tcp
+            && len <= sack::LONGEST
+        {
+            let mut buffer = [0; sack::LONGEST];
+            let result = f(&mut buffer[..len]);
+            let len = sack::report(&mut buffer, len, blocks);
+            let copy = |frame: &mut [u8]| frame[..len].copy_from_slice(&buffer[..len]);
+            let sent = self.offloads.send_tcp(self.tx, len, copy);
             count(self.counters, len, sent);
             return result;
         }

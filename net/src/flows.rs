@@ -24,6 +24,7 @@ use crate::hash::FlowHash;
 use crate::listeners::Listener;
 use crate::pages;
 use crate::recovery::Recovery;
+use crate::sack::Blocks;
 use crate::stack::{FlowId, ListenerId, Owner, Place, earlier};
 
 /// How long an acknowledgement waits for something to ride on: smoltcp's own
@@ -110,6 +111,11 @@ impl Flow {
     pub fn acknowledge_at_once(&mut self, at_once: bool) {
         let delay = if at_once { Duration::ZERO } else { ACK_DELAY };
         self.socket_mut().set_ack_delay(Some(delay));
+    }
+
+    /// What smoltcp is to drive, and what its acknowledgements are to report.
+    pub fn to_drive(&mut self) -> (&mut SocketSet<'static>, Option<Blocks>) {
+        (&mut self.sockets, self.recovery.report())
     }
 
     /// When patience with it ends, or its loss recovery has something to do, in

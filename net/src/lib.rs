@@ -33,6 +33,7 @@ mod rate;
 mod reassembly;
 mod receive;
 mod recovery;
+mod sack;
 mod syn_guard;
 mod time_wait;
 mod timers;

@@ -14,6 +14,8 @@
 //! smoltcp does ([`hear`](Recovery::hear)), and each that was sent
 //! ([`sent`](Recovery::sent)). While nothing is lost that is a few comparisons.
 
+mod ahead;
+mod arrivals;
 mod clock;
 mod congestion;
 mod orders;
@@ -28,6 +30,7 @@ pub use segment::Sent;
 use smoltcp::wire::TcpOption;
 
 use crate::frame::TcpFrame;
+use ahead::Ahead;
 use congestion::Congestion;
 use rtt::Rtt;
 use scoreboard::Scoreboard;
@@ -157,6 +160,7 @@ pub struct Recovery {
     /// The byte expected of the peer next, and the end of the window it has.
     rcv_nxt: u32,
     rcv_end: u32,
+    ahead: Ahead,
     /// Where the peer's FIN is that came before what it follows.
     early_fin: Option<u32>,
 
@@ -208,6 +212,7 @@ impl Recovery {
             round_end: 0,
             rcv_nxt: 0,
             rcv_end: 0,
+            ahead: Ahead::default(),
             early_fin: None,
             rtt: Rtt::default(),
             timed: None,
@@ -298,46 +303,6 @@ impl Recovery {
         self.congestion = Congestion::new(self.mss);
         self.shift = offer.shift;
         self.sack = offer.sack;
-    }
-
-    /// RFC 9293 section 3.10.7.4: whether smoltcp will take a segment.
-    fn is_acceptable(&self, segment: &TcpFrame) -> bool {
-        let end = segment.end.wrapping_sub(u32::from(segment.flags.closes()));
-        if end != segment.seq {
-            return before(segment.seq, self.rcv_end) && before(self.rcv_nxt, end);
-        }
-        if self.rcv_nxt == self.rcv_end {
-            return segment.seq == self.rcv_nxt;
-        }
-        !before(segment.seq, self.rcv_nxt) && before(segment.seq, self.rcv_end)
-    }
-
-    /// Follows what the peer sends.
-    fn take_data(&mut self, segment: &TcpFrame) {
-        if !before(self.rcv_nxt, segment.seq) {
-            let fits = !before(
-                self.rcv_end,
-                segment.end.wrapping_sub(u32::from(segment.flags.closes())),
-            );
-            let end = if fits { segment.end } else { self.rcv_end };
-            self.rcv_nxt = later(self.rcv_nxt, end);
-        } else if segment.flags.closes() {
-            self.early_fin = Some(segment.end.wrapping_sub(1));
-        }
-    }
-
-    /// The FIN that came too early, if it is its turn now.
-    pub fn take_early_fin(&mut self) -> Option<Hint> {
-        let fin = self.early_fin?;
-        if before(self.rcv_nxt, fin) {
-            return None;
-        }
-        self.early_fin = None;
-        (fin == self.rcv_nxt).then(|| {
-            let hint = self.hint(self.told);
-            self.rcv_nxt = self.rcv_nxt.wrapping_add(1);
-            hint
-        })
     }
 
     /// Everything up to `ack` has arrived; `again` says that the peer got
@@ -508,6 +473,7 @@ impl Recovery {
         self.held.clear(self.una);
         self.own_shift = syn.shift;
         self.rcv_nxt = syn.ack;
+        self.ahead.clear(syn.ack);
         self.rcv_end = syn
             .ack
             .wrapping_add(u32::from(syn.window) << self.own_shift);

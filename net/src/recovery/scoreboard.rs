@@ -64,6 +64,12 @@ impl Scoreboard {
         self.bytes() > before
     }
 
+    /// The ranges, in order: the first byte of each, and the one behind its last.
+    pub fn blocks(&self) -> impl Iterator<Item = (u32, u32)> {
+        let at = |offset| self.una.wrapping_add(offset);
+        self.ranges.iter().map(move |r| (at(r.start), at(r.end)))
+    }
+
     /// How many bytes the peer holds.
     pub fn bytes(&self) -> u32 {
         self.ranges.iter().map(|r| r.end - r.start).sum()

@@ -265,9 +265,9 @@ impl Stack {
             Set::Flow(slot) => self.flows.at(slot).socket().send_queue() > mss,
             Set::Common => false,
         };
-        let sockets = match set {
-            Set::Common => &mut self.common,
-            Set::Flow(slot) => &mut self.flows.at(slot).sockets,
+        let (sockets, report) = match set {
+            Set::Common => (&mut self.common, None),
+            Set::Flow(slot) => self.flows.at(slot).to_drive(),
         };
         let mut port = Port {
             frame: None,
@@ -280,6 +280,7 @@ impl Stack {
             path_mss,
             offloads: &self.offloads,
             scratch: &mut self.scratch,
+            report,
             sent: None,
             asked: false,
             refused: false,

@@ -317,9 +317,9 @@ impl Stack {
 
     /// Lets smoltcp process a frame with one socket set.
     pub(super) fn process<T: Transmit>(&mut self, set: Set, frame: &[u8], tx: &mut T) {
-        let sockets = match set {
-            Set::Common => &mut self.common,
-            Set::Flow(slot) => &mut self.flows.at(slot).sockets,
+        let (sockets, report) = match set {
+            Set::Common => (&mut self.common, None),
+            Set::Flow(slot) => self.flows.at(slot).to_drive(),
         };
         let mut port = Port {
             frame: Some(frame),
@@ -332,6 +332,7 @@ impl Stack {
             path_mss: None,
             offloads: &self.offloads,
             scratch: &mut self.scratch,
+            report,
             sent: None,
             asked: false,
             refused: false,

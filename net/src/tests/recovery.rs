@@ -2,10 +2,13 @@
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use smoltcp::iface::SocketHandle;
+use smoltcp::phy::ChecksumCapabilities;
+use smoltcp::wire::{IpProtocol, TcpControl, TcpPacket, TcpRepr, TcpSeqNumber};
 
 use crate::config::Config;
 use crate::services::{Ending, Event};
@@ -303,4 +306,63 @@ fn random_loss_causes_no_storm() {
             assert!(outcome.needless <= 50);
         }
     }
+}
+
+/// A segment of a peer that takes reports of what came beyond holes.
+fn from_peer(control: TcpControl, seq: i32, ack: Option<i32>, payload: &[u8]) -> Vec<u8> {
+    let repr = TcpRepr {
+        src_port: 1000,
+        dst_port: DATA_PORT,
+        control,
+        seq_number: TcpSeqNumber(seq),
+        ack_number: ack.map(TcpSeqNumber),
+        window_len: 8000,
+        window_scale: None,
+        max_seg_size: None,
+        sack_permitted: control == TcpControl::Syn,
+        sack_ranges: [None; 3],
+        timestamp: None,
+        payload,
+    };
+    ipv4(PEER_IP, IpProtocol::Tcp, repr.buffer_len(), |buffer| {
+        let checksums = ChecksumCapabilities::default();
+        repr.emit(
+            &mut TcpPacket::new_unchecked(buffer),
+            &PEER_IP.into(),
+            &OUR_IP.into(),
+            &checksums,
+        );
+    })
+}
+
+/// A peer that has lost several segments of a window is told of all that came, in
+/// each acknowledgement, what came last first.
+#[test]
+fn all_that_came_beyond_holes_is_reported() {
+    let mut bench = Bench::new();
+    bench.introduce();
+    bench.cut = true;
+    bench.inject(from_peer(TcpControl::Syn, 0, None, &[]));
+    bench.run(MILLISECOND);
+    let (_, syn) = bench.capture.iter().find_map(|f| as_tcp(f)).unwrap();
+    let ack = syn.seq_number().0.wrapping_add(1);
+    bench.inject(from_peer(TcpControl::None, 1, Some(ack), &[]));
+    bench.run(MILLISECOND);
+    let reports = |bench: &mut Bench, at: i32| {
+        bench.capture.clear();
+        bench.inject(from_peer(TcpControl::None, at, Some(ack), &[7; 100]));
+        bench.run(MILLISECOND);
+        let (ip, segment) = bench.capture.iter().find_map(|f| as_tcp(f)).unwrap();
+        let (from, to) = (ip.src_addr.into(), ip.dst_addr.into());
+        let repr = TcpRepr::parse(&segment, &from, &to, &ChecksumCapabilities::default()).unwrap();
+        let ranges = repr.sack_ranges.into_iter().flatten();
+        (repr.ack_number.unwrap().0, ranges.collect::<Vec<_>>())
+    };
+    assert_eq!(reports(&mut bench, 201), (1, vec![(201, 301)]));
+    assert_eq!(reports(&mut bench, 401), (1, vec![(401, 501), (201, 301)]));
+    let all = vec![(601, 701), (201, 301), (401, 501)];
+    assert_eq!(reports(&mut bench, 601), (1, all));
+    assert_eq!(reports(&mut bench, 301), (1, vec![(201, 501), (601, 701)]));
+    assert_eq!(reports(&mut bench, 1), (101, vec![(201, 501), (601, 701)]));
+    assert_eq!(reports(&mut bench, 101), (501, vec![(601, 701)]));
 }
