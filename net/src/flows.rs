@@ -114,7 +114,7 @@ impl Flow {
     }
 
     /// What smoltcp is to drive, and what its acknowledgements are to report.
-    pub fn to_drive(&mut self) -> (&mut SocketSet<'static>, Option<Blocks>) {
+    pub fn drivable(&mut self) -> (&mut SocketSet<'static>, Option<Blocks>) {
         (&mut self.sockets, self.recovery.report())
     }
 

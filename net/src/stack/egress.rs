@@ -267,7 +267,7 @@ impl Stack {
         };
         let (sockets, report) = match set {
             Set::Common => (&mut self.common, None),
-            Set::Flow(slot) => self.flows.at(slot).to_drive(),
+            Set::Flow(slot) => self.flows.at(slot).drivable(),
         };
         let mut port = Port {
             frame: None,

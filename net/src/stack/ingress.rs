@@ -319,7 +319,7 @@ impl Stack {
     pub(super) fn process<T: Transmit>(&mut self, set: Set, frame: &[u8], tx: &mut T) {
         let (sockets, report) = match set {
             Set::Common => (&mut self.common, None),
-            Set::Flow(slot) => self.flows.at(slot).to_drive(),
+            Set::Flow(slot) => self.flows.at(slot).drivable(),
         };
         let mut port = Port {
             frame: Some(frame),
