@@ -8,7 +8,6 @@
 //! the allocator when others need their memory.
 
 use alloc::collections::BTreeMap;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
@@ -17,7 +16,7 @@ use smoltcp::socket::{Socket, tcp};
 use smoltcp::time::Duration;
 use smoltcp::wire::IpListenEndpoint;
 
-use crate::budget::{Budget, Room};
+use crate::budget::{Budget, CONNECTION, Room};
 use crate::config::TcpConfig;
 use crate::frame::Tuple;
 use crate::hash::FlowHash;
@@ -30,6 +29,11 @@ use crate::stack::{FlowId, ListenerId, Owner, Place, earlier};
 /// How long an acknowledgement waits for something to ride on: smoltcp's own
 /// choice, which a service may have changed.
 const ACK_DELAY: Duration = Duration::from_millis(10);
+
+/// The part of the memory for sockets that pools keep at the most. What large
+/// buffers leave behind is in pieces once small ones have been put into it, so most
+/// of it goes back at once.
+const POOLED: usize = 8;
 
 /// Says that a flow has no deadline of its own.
 pub const NEVER: u64 = u64::MAX;
@@ -164,11 +168,15 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// An empty table.
+    /// An empty table, with room for as many connections as `budget` bytes are
+    /// enough for: a table that grew would need its old and its new memory at once,
+    /// each in one piece, which there may not be among thousands of buffers.
     pub fn new(config: &TcpConfig, budget: usize, hash: FlowHash) -> Self {
+        let least = CONNECTION + config.control.receive + config.control.send;
+        let most = budget / least;
         Self {
-            slots: Vec::new(),
-            names: HashMap::with_hasher(hash),
+            slots: Vec::with_capacity(most),
+            names: HashMap::with_capacity_and_hasher(most, hash),
             budget: Budget::new(budget),
             pools: Vec::new(),
             pooled: 0,
@@ -274,7 +282,12 @@ impl Flows {
             return None;
         }
         let keep_alive = self.keep_alive();
-        let slot = self.take_slot(listener.room);
+        let Some(slot) = self.take_slot(listener.room) else {
+            if !is_reserved {
+                self.refund(listener.room.cost());
+            }
+            return None;
+        };
         let config = &self.config;
         let flow = &mut self.slots[slot as usize];
         flow.is_reserved = is_reserved;
@@ -355,21 +368,28 @@ impl Flows {
         KeepAlive::new(&self.config, self.names.len())
     }
 
-    /// A slot with buffers for `room`, whose memory has been taken.
-    fn take_slot(&mut self, room: Room) -> u32 {
+    /// A slot with buffers for `room`, whose memory has been taken. `None` if what
+    /// is left of the memory is in pieces that are too small.
+    fn take_slot(&mut self, room: Room) -> Option<u32> {
         let fits = |pool: &&mut Pool| (pool.receive, pool.send) == (room.receive, room.send);
         let pooled = self.pools.iter_mut().find(fits);
         if let Some(slot) = pooled.and_then(|pool| pool.slots.pop()) {
             self.pooled -= room.buffers();
             self.slots[slot as usize].room = room;
-            return slot;
+            return Some(slot);
         }
         let slot = self.bare.pop().unwrap_or_else(|| {
             self.slots.push(bare_flow());
             self.slots.len() as u32 - 1
         });
-        furnish(&mut self.slots[slot as usize], room);
-        slot
+        while !furnish(&mut self.slots[slot as usize], room) {
+            if self.pooled == 0 {
+                self.bare.push(slot);
+                return None;
+            }
+            self.shed();
+        }
+        Some(slot)
     }
 
     /// Keeps a slot for the next connection that needs such buffers, unless
@@ -386,7 +406,8 @@ impl Flows {
         });
         self.pools[index].slots.push(slot);
         self.pooled += room.buffers();
-        while self.budget.left() < self.pooled {
+        let most = self.budget.left().min(self.budget.limit() / POOLED);
+        while self.pooled > most {
             self.shed();
         }
     }
@@ -470,17 +491,29 @@ fn bare_flow() -> Flow {
     }
 }
 
-/// Gives a slot without a socket one with new buffers.
-fn furnish(flow: &mut Flow, room: Room) {
-    let receive = tcp::SocketBuffer::new(vec![0; room.receive]);
+/// Gives a slot without a socket one with new buffers, if there is memory for them
+/// in one piece each. Returns whether there was.
+fn furnish(flow: &mut Flow, room: Room) -> bool {
+    let (Some(receive), Some(mut file)) = (zeroes(room.receive), zeroes(room.send)) else {
+        return false;
+    };
+    let receive = tcp::SocketBuffer::new(receive);
     // What services send without writing it is the page store's.
-    let mut file = vec![0; room.send];
     pages::fill(&mut file);
     let send = tcp::SocketBuffer::new(file);
     flow.sockets = SocketSet::new(Vec::with_capacity(1));
     flow.handle = flow.sockets.add(tcp::Socket::new(receive, send));
     flow.room = room;
     flow.silenced = false;
+    true
+}
+
+/// A buffer, if there is the memory.
+fn zeroes(len: usize) -> Option<Vec<u8>> {
+    let mut buffer = Vec::new();
+    buffer.try_reserve_exact(len).ok()?;
+    buffer.resize(len, 0);
+    Some(buffer)
 }
 
 /// Makes a socket as good as new, and lets it listen.

@@ -117,7 +117,6 @@ pub struct Test {
     bytes_sent: u64,
     sends: u64,
     failed_sends: u64,
-    retransmits: Option<u32>,
 }
 
 impl Test {
@@ -147,7 +146,6 @@ impl Test {
             bytes_sent: 0,
             sends: 0,
             failed_sends: 0,
-            retransmits: None,
         };
         test.due = test.over_by_itself();
         test
@@ -171,16 +169,6 @@ impl Test {
     /// Bytes a send, or of a response.
     pub fn send_size(&self) -> u32 {
         self.send_size as u32
-    }
-
-    /// Segments that the test's sockets had to send again, if the stack knows.
-    pub fn retransmits(&self) -> Option<u32> {
-        self.retransmits
-    }
-
-    /// Adds to the segments sent again: say it of each connection at its end.
-    pub fn add_retransmits(&mut self, segments: u32) {
-        self.retransmits = Some(self.retransmits.unwrap_or(0).saturating_add(segments));
     }
 
     /// A connection to the data port is established.
