@@ -5,14 +5,12 @@ use core::net::SocketAddrV4;
 use smoltcp::wire::{IpProtocol, Ipv4Cidr};
 use uniperf_drivers::nic::{Transmit, TxError};
 
+use super::egress::QUANTUM;
 use super::{Set, Slot, Stack, Turn};
 use crate::frame::{Drop, IPV4_HEADER, UDP_HEADER, UdpFrame};
 use crate::neighbours::{self, Lookup};
 use crate::udp::frames::{Cut, Envelope, Hop};
 use crate::udp::{Datagram, UdpPhase};
-
-/// Frames that a socket sends before the next one has its turn.
-const QUANTUM: usize = 32;
 
 /// How often the station address of a datagram's receiver is asked for, a
 /// second apart, before what waits is given up.

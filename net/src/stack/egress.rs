@@ -7,13 +7,9 @@ use uniperf_drivers::nic::Transmit;
 use super::{Set, Slot, Stack};
 use crate::device::Port;
 use crate::flows::Phase;
-use crate::frame::{ETHERNET_HEADER, IPV4_HEADER, TCP_HEADER};
 
 /// Frames that a socket sends before the next one has its turn.
-const QUANTUM: usize = 32;
-
-/// Bytes of a frame's headers without options.
-const HEADERS: usize = ETHERNET_HEADER + IPV4_HEADER + TCP_HEADER;
+pub(super) const QUANTUM: usize = 32;
 
 /// Nothing happens sooner by itself to a connection that has just sent all it has,
 /// in microseconds: loss recovery's shortest probe is five times this.
@@ -44,12 +40,13 @@ impl Stack {
             let slot = self.slot(number);
             if let Slot::Tcp(flow) = slot {
                 self.flows.slow_down(flow);
-                let at = self.next_of_flow(flow);
-                let is_open = self.flows.at(flow).phase == Phase::Open;
-                // Most often what the deadline was for has come meanwhile.
-                if is_open && at.is_none_or(|at| at > now) {
-                    self.arm(number, at);
-                    continue;
+                if self.flows.at(flow).phase == Phase::Open {
+                    let at = self.next_of_flow(flow);
+                    // Most often what the deadline was for has come meanwhile.
+                    if at.is_none_or(|at| at > now) {
+                        self.arm(number, at);
+                        continue;
+                    }
                 }
             }
             self.queue(slot);
@@ -211,13 +208,14 @@ impl Stack {
     /// Lets a socket set send up to [`QUANTUM`] frames.
     fn drive<T: Transmit>(&mut self, set: Set, tx: &mut T) -> Turn {
         for _ in 0..QUANTUM {
-            let before = self.counters.tx_bytes;
+            let before = self.counters.tx_payload;
             let (result, asked, refused) = self.poll_egress(set, tx);
             if refused {
                 return Turn::RingFull;
             }
             if let Set::Flow(slot) = set
-                && self.has_caught_up(slot, self.counters.tx_bytes - before)
+                && result != PollResult::None
+                && self.has_caught_up(slot, self.counters.tx_payload - before)
             {
                 return Turn::CaughtUp;
             }
@@ -237,12 +235,12 @@ impl Stack {
     }
 
     /// Whether a connection in mid-life has just sent all the data it has in one
-    /// frame of `sent` bytes. Then nobody need be asked what comes next, which costs
+    /// frame, which had `payload` bytes of it. Then nobody need be asked what comes next, which costs
     /// a tenth of a short transaction: nothing comes sooner than [`SOONEST`].
-    fn has_caught_up(&mut self, slot: u32, sent: u64) -> bool {
+    fn has_caught_up(&mut self, slot: u32, payload: u64) -> bool {
         let flow = self.flows.at(slot);
         let socket = flow.socket();
-        sent == (HEADERS + socket.send_queue()) as u64
+        payload == socket.send_queue() as u64
             && flow.phase == Phase::Open
             && flow.state == State::Established
             && socket.state() == State::Established
