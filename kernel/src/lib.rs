@@ -5,7 +5,7 @@
 //! take the parts of the machine that the appliance drives itself: PCI, DMA
 //! memory, interrupts, the clock and the idle wait.
 //!
-//! Modules that only compute ([`args`], [`memory`], [`fdt`], [`pci`]) build and
+//! Modules that only compute ([`args`], [`handover`], [`memory`], [`fdt`], [`pci`]) build and
 //! are tested on the host; the others exist for the bare machine alone.
 #![cfg_attr(target_os = "none", no_std)]
 #![cfg_attr(target_os = "none", feature(abi_x86_interrupt))]
@@ -15,6 +15,7 @@ extern crate alloc;
 mod aml;
 pub mod args;
 pub mod fdt;
+pub mod handover;
 pub mod line;
 pub mod memory;
 pub mod pci;

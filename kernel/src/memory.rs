@@ -14,12 +14,103 @@ const DMA_LIMIT: u64 = 4 << 30;
 
 const MOST_REGIONS: usize = 32;
 
+/// Firmware reports from ten to some three hundred regions; most of them touch.
+const MOST_IN_MAP: usize = 256;
+
 /// What Hermit needs for its page tables, stacks and a heap that the sockets fit
 /// in.
 const LEAST_FOR_HERMIT: u64 = 16 << 20;
 
 /// A part of physical memory that the firmware says is usable.
 pub type Region = Range<u64>;
+
+/// Usable RAM: regions that do not overlap. Firmware may report any number in any
+/// order; what finds no room here is not used.
+#[derive(Debug)]
+pub struct MemoryMap {
+    regions: [Region; MOST_IN_MAP],
+    count: usize,
+}
+
+impl MemoryMap {
+    /// A map without memory.
+    pub const fn new() -> Self {
+        Self {
+            regions: [const { 0..0 }; MOST_IN_MAP],
+            count: 0,
+        }
+    }
+
+    /// Makes the map of `entries`: regions, and whether each is usable. Where they
+    /// overlap, what is not usable wins.
+    pub fn fill(&mut self, entries: impl Iterator<Item = (Region, bool)> + Clone) {
+        for (region, _) in entries.clone().filter(|(_, usable)| *usable) {
+            self.add(region);
+        }
+        for (region, _) in entries.filter(|(_, usable)| !usable) {
+            self.remove(region);
+        }
+    }
+
+    /// The usable regions.
+    pub fn regions(&self) -> &[Region] {
+        &self.regions[..self.count]
+    }
+
+    /// Usable bytes.
+    pub fn total(&self) -> u64 {
+        self.regions()
+            .iter()
+            .map(|region| region.end - region.start)
+            .sum()
+    }
+
+    fn add(&mut self, mut region: Region) {
+        if region.is_empty() {
+            return;
+        }
+        let mut index = 0;
+        while index < self.count {
+            let other = &self.regions[index];
+            if other.start <= region.end && region.start <= other.end {
+                region = region.start.min(other.start)..region.end.max(other.end);
+                self.count -= 1;
+                self.regions.swap(index, self.count);
+            } else {
+                index += 1;
+            }
+        }
+        self.push(region);
+    }
+
+    /// Takes `hole` out.
+    pub fn remove(&mut self, hole: Region) {
+        if hole.is_empty() {
+            return;
+        }
+        for index in 0..self.count {
+            let region = self.regions[index].clone();
+            if hole.start >= region.end || region.start >= hole.end {
+                continue;
+            }
+            self.regions[index] = region.start..hole.start.max(region.start);
+            self.push(hole.end.min(region.end)..region.end);
+        }
+    }
+
+    fn push(&mut self, region: Region) {
+        if !region.is_empty() && self.count < MOST_IN_MAP {
+            self.regions[self.count] = region;
+            self.count += 1;
+        }
+    }
+}
+
+impl Default for MemoryMap {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 /// How physical memory is divided.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,7 +261,55 @@ mod tests {
         assert!(left_for_hermit(26 * MIB).is_err());
     }
 
+    fn map(entries: &[(Region, bool)]) -> Vec<Region> {
+        let mut map = MemoryMap::new();
+        map.fill(entries.iter().cloned());
+        let mut regions: Vec<Region> = map
+            .regions()
+            .iter()
+            .filter(|r| !r.is_empty())
+            .cloned()
+            .collect();
+        regions.sort_by_key(|region| region.start);
+        regions
+    }
+
+    #[test]
+    fn touching_regions_are_one_and_what_is_reserved_wins() {
+        assert_eq!(map(&[(1..2, true), (3..4, true), (2..3, true)]), [1..4]);
+        assert_eq!(map(&[(4..6, false), (1..9, true)]), [1..4, 6..9]);
+        assert_eq!(map(&[(0..9, false), (1..9, true)]), []);
+        assert_eq!(
+            map(&[(5..5, true), (7..6, true), (0..3, true), (1..1, false)]),
+            [0..3]
+        );
+    }
+
     proptest! {
+        #[test]
+        fn a_byte_is_in_the_map_when_some_entry_has_it_and_none_reserves_it(
+            entries in proptest::collection::vec((0u64..64, 0u64..64, any::<bool>()), 0..24)
+        ) {
+            let entries: Vec<_> = entries.iter().map(|(a, b, usable)| (*a..*b, *usable)).collect();
+            let regions = map(&entries);
+            for byte in 0..64 {
+                let usable = entries.iter().any(|(r, usable)| *usable && r.contains(&byte))
+                    && !entries.iter().any(|(r, usable)| !usable && r.contains(&byte));
+                let count = regions.iter().filter(|r| r.contains(&byte)).count();
+                prop_assert_eq!(count, usize::from(usable));
+            }
+        }
+
+        #[test]
+        fn a_map_with_too_many_entries_is_bounded(
+            starts in proptest::collection::vec(0u64..100_000, 0..1000)
+        ) {
+            let entries: Vec<_> = starts.iter().map(|start| (start * 4..start * 4 + 2, true)).collect();
+            for region in map(&entries) {
+                prop_assert!(entries.iter().any(|(entry, _)| *entry == region));
+            }
+        }
+
         #[test]
         fn nothing_is_handed_out_twice(
             usable in proptest::collection::vec((0u64..9000, 0u64..9000), 0..40)

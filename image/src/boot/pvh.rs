@@ -7,9 +7,8 @@ use core::ffi::CStr;
 use core::num::NonZeroU64;
 use core::slice;
 
-use uniperf_kernel::boot::{self, Info};
-use uniperf_kernel::memory::Region;
-use uniperf_kernel::{clock, power};
+use uniperf_kernel::handover::Handover;
+use uniperf_kernel::{boot, clock, power};
 
 global_asm!(
     r#"
@@ -54,6 +53,15 @@ struct StartInfo {
     reserved: u32,
 }
 
+/// `hvm_modlist_entry`.
+#[repr(C)]
+struct Module {
+    address: u64,
+    size: u64,
+    command_line: u64,
+    reserved: u64,
+}
+
 /// `hvm_memmap_table_entry`.
 #[repr(C)]
 struct MemoryMapEntry {
@@ -63,54 +71,49 @@ struct MemoryMapEntry {
     reserved: u32,
 }
 
-struct Pvh {
-    info: &'static StartInfo,
-    memory_map: &'static [MemoryMapEntry],
-}
-
 extern "C" fn start(info: *const StartInfo) -> ! {
     let entry_tsc = clock::tsc();
-    // SAFETY: the protocol passes the structure's address, and all of the first
-    // 4 GiB is mapped one to one.
-    let info = unsafe { &*info };
-    if info.magic != MAGIC || info.version < VERSION_WITH_MEMORY_MAP || info.memory_map == 0 {
-        power::stop(format_args!("the PVH loader gave no memory map"));
-    }
-    // SAFETY: as above; the structure says where the entries are and how many.
-    let memory_map = unsafe {
-        slice::from_raw_parts(
-            info.memory_map as *const MemoryMapEntry,
-            info.memory_map_entries as usize,
-        )
-    };
-    let pvh = Pvh { info, memory_map };
     // SAFETY: this is the boot processor's first function in long mode, entered
-    // once; the page tables are in the image's zeroed part. The loader keeps its
-    // records below 1 MiB.
-    unsafe { boot::start(&pvh, super::image(), entry_tsc) }
+    // once; the page tables are in the image's zeroed part. The protocol passes
+    // the structure's address, and all of the first 4 GiB is mapped one to one.
+    unsafe {
+        boot::start(super::image(), entry_tsc, |handover| {
+            (*info).hand_over(handover)
+        })
+    }
 }
 
-impl Info for Pvh {
-    fn protocol(&self) -> &'static str {
-        "PVH"
-    }
-
-    fn command_line(&self) -> &[u8] {
-        if self.info.command_line == 0 {
-            return &[];
+impl StartInfo {
+    fn hand_over(&self, handover: &mut Handover) {
+        if self.magic != MAGIC || self.version < VERSION_WITH_MEMORY_MAP || self.memory_map == 0 {
+            power::stop(format_args!("the PVH loader gave no memory map"));
         }
-        // SAFETY: the protocol says that the address is of a zero-terminated string.
-        unsafe { CStr::from_ptr(self.info.command_line as *const _) }.to_bytes()
-    }
-
-    fn rsdp(&self) -> Option<NonZeroU64> {
-        NonZeroU64::new(self.info.rsdp)
-    }
-
-    fn usable_memory(&self) -> impl Iterator<Item = Region> + Clone {
-        self.memory_map
-            .iter()
-            .filter(|entry| entry.kind == USABLE)
-            .map(|entry| entry.address..entry.address.saturating_add(entry.size))
+        handover.protocol = "PVH";
+        if self.command_line != 0 {
+            // SAFETY: the protocol says that the address is of a zero-terminated
+            // string.
+            let line = unsafe { CStr::from_ptr(self.command_line as *const _) };
+            handover
+                .command_line
+                .extend(line.to_bytes().iter().copied());
+        }
+        handover.rsdp = NonZeroU64::new(self.rsdp);
+        // SAFETY: the structure says where the entries are and how many.
+        let entries = unsafe {
+            slice::from_raw_parts(
+                self.memory_map as *const MemoryMapEntry,
+                self.memory_map_entries as usize,
+            )
+        };
+        handover.memory.fill(entries.iter().map(|entry| {
+            let end = entry.address.saturating_add(entry.size);
+            (entry.address..end, entry.kind == USABLE)
+        }));
+        if self.modules > 0 && self.module_list != 0 {
+            // SAFETY: the structure says where the list is, and that it has an
+            // entry.
+            let module = unsafe { &*(self.module_list as *const Module) };
+            handover.firmware = Some(module.address..module.address.saturating_add(module.size));
+        }
     }
 }
