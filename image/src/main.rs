@@ -7,7 +7,7 @@ extern crate alloc;
 
 #[cfg(target_os = "none")]
 mod appliance;
-#[cfg(target_os = "none")]
+#[cfg(any(test, target_os = "none"))]
 mod boot;
 #[cfg(target_os = "none")]
 mod machine;

@@ -31,23 +31,33 @@ unsafe extern "C" {
     fn _start(boot_info: &'static RawBootInfo, cpu_id: u32) -> !;
 }
 
-/// Starts Hermit, which calls the image's `main`. `hand_over` writes down what the
-/// boot protocol says, `image` is where the image lies, and `entry_tsc` is the
-/// time-stamp counter at its first instruction.
+/// Has `write` fill in what the boot protocol says.
 ///
 /// # Safety
 ///
-/// To be called once, by the boot processor, in long mode with interrupts off,
-/// and with the first 4 GiB and the image mapped one to one by 2 MiB pages in
-/// tables that lie inside `image`. What is handed over is true.
-pub unsafe fn start(image: Range<u64>, entry_tsc: u64, hand_over: impl FnOnce(&mut Handover)) -> ! {
+/// To be called before [`start`], by the boot processor. What is written must be
+/// true.
+pub unsafe fn hand_over(write: impl FnOnce(&mut Handover)) {
     console::setup(COM1);
-    // SAFETY: nobody else has it before Hermit has called `main`.
+    // SAFETY: nobody else has the record before Hermit has called `main`.
     let handover = unsafe { &mut *HANDOVER.address() };
-    hand_over(handover);
+    write(handover);
     if let Some(firmware) = handover.firmware.clone() {
         handover.memory.remove(firmware);
     }
+}
+
+/// Starts Hermit, which calls the image's `main`. `image` is where the image lies,
+/// and `entry_tsc` is the time-stamp counter at its first instruction.
+///
+/// # Safety
+///
+/// To be called once, after [`hand_over`], by the boot processor, in long mode with
+/// interrupts off, and with the first 4 GiB and the image mapped one to one by
+/// 2 MiB pages in tables that lie inside `image`.
+pub unsafe fn start(image: Range<u64>, entry_tsc: u64) -> ! {
+    // SAFETY: as in `hand_over`.
+    let handover = unsafe { &*HANDOVER.address() };
     let usable = || handover.memory.regions().iter().cloned();
     let plan = Plan::new(usable(), image.clone()).unwrap_or_else(|short| {
         power::stop(format_args!(

@@ -1,18 +1,24 @@
 //! Boot entries: one file a protocol. Each brings the machine to 64-bit mode,
-//! says what it was told through [`uniperf_kernel::boot::Info`], and starts
-//! Hermit; nothing after that cares which one it was.
+//! writes down what it was told in a [`Handover`](uniperf_kernel::handover::Handover),
+//! and starts Hermit; nothing after that cares which one it was.
 
-mod long_mode;
+mod efi;
+#[cfg(target_os = "none")]
+mod entry;
+mod linux;
+#[cfg(target_os = "none")]
+mod multiboot2;
+#[cfg(target_os = "none")]
 mod pvh;
-
-use core::ops::Range;
-
-unsafe extern "C" {
-    static image_start: u8;
-    static image_end: u8;
-}
+#[cfg(target_os = "none")]
+mod tables;
 
 /// Where the image lies in memory, its zeroed part included.
-fn image() -> Range<u64> {
+#[cfg(target_os = "none")]
+fn image() -> core::ops::Range<u64> {
+    unsafe extern "C" {
+        static image_start: u8;
+        static image_end: u8;
+    }
     (&raw const image_start) as u64..(&raw const image_end) as u64
 }

@@ -19,18 +19,8 @@ global_asm!(
     .long 4
     .long 18
     .asciz "Xen"
-    .long pvh_start
-
-    .section .boot, "ax"
-    .code32
-    .global pvh_start
-pvh_start:
-    mov edi, offset {start}
-    mov esi, ebx
-    jmp enter_long_mode
-    .code64
-    "#,
-    start = sym start,
+    .long pvh_entry_address
+    "#
 );
 
 const MAGIC: u32 = 0x336e_c578;
@@ -40,7 +30,7 @@ const USABLE: u32 = 1;
 
 /// `hvm_start_info`.
 #[repr(C)]
-struct StartInfo {
+pub(super) struct StartInfo {
     magic: u32,
     version: u32,
     flags: u32,
@@ -71,15 +61,15 @@ struct MemoryMapEntry {
     reserved: u32,
 }
 
-extern "C" fn start(info: *const StartInfo) -> ! {
+/// From the entry code; `info` is what the loader put into EBX.
+pub(super) extern "C" fn start(info: *const StartInfo) -> ! {
     let entry_tsc = clock::tsc();
     // SAFETY: this is the boot processor's first function in long mode, entered
     // once; the page tables are in the image's zeroed part. The protocol passes
     // the structure's address, and all of the first 4 GiB is mapped one to one.
     unsafe {
-        boot::start(super::image(), entry_tsc, |handover| {
-            (*info).hand_over(handover)
-        })
+        boot::hand_over(|handover| (*info).hand_over(handover));
+        boot::start(super::image(), entry_tsc)
     }
 }
 
