@@ -86,7 +86,8 @@ pub unsafe fn start(image: Range<u64>, entry_tsc: u64) -> ! {
     }
     let boot_info = RawBootInfo::from(BootInfo {
         hardware_info: HardwareInfo {
-            phys_addr_range: 0..plan.regions().iter().map(|r| r.end).max().unwrap_or(0),
+            // Hermit counts what lies between its start and the image as taken.
+            phys_addr_range: image.start..plan.regions().iter().map(|r| r.end).max().unwrap_or(0),
             serial_port_base: SerialPortBase::new(COM1),
             device_tree: NonZeroU64::new(DEVICE_TREE.address() as u64),
         },

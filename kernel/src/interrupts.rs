@@ -80,6 +80,9 @@ pub(crate) fn init(rsdp: Option<NonZeroU64>) {
         table[TIMER_VECTOR].set_handler_fn(on_timer);
         panic::install(table);
         let tables = Interrupts::read(rsdp);
+        for io_apic in &tables.io_apics {
+            io_apic.mask_all();
+        }
         let console = tables.isa(CONSOLE_ISA_LINE);
         ioapic::route(&tables, console, CONSOLE_VECTOR);
         state.tables = Some(tables);

@@ -46,6 +46,17 @@ impl IoApic {
         }
     }
 
+    /// Stops all pins from interrupting, whatever firmware has left them at.
+    pub(crate) fn mask_all(self) {
+        for index in 0..self.pins() {
+            Pin {
+                io_apic: self,
+                index,
+            }
+            .mask();
+        }
+    }
+
     fn pins(self) -> u32 {
         ((self.read(VERSION) >> 16) & 0xff) + 1
     }

@@ -1,5 +1,6 @@
 //! What is shown when the appliance itself fails: message, place, and the return
-//! addresses on the stack, to be looked up in the image's symbols.
+//! addresses on the stack. Code addresses are given as the image was linked, to be
+//! looked up in its symbols, wherever it was loaded.
 
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -78,12 +79,24 @@ fn exception(frame: InterruptStackFrame, vector: u8, code: Option<u64>) {
         "\nuniperf: CPU exception {vector} ({name}), error code {:#x}\n  at {:#x}, stack {:#x}, \
          address {:#x}\n",
         code.unwrap_or(0),
-        frame.instruction_pointer.as_u64(),
+        as_linked(frame.instruction_pointer.as_u64()),
         frame.stack_pointer.as_u64(),
         Cr2::read_raw(),
     ));
     backtrace(frame_pointer());
     power::stop(format_args!("CPU exception"))
+}
+
+/// The address in the linked image of what lies at `address` now.
+fn as_linked(address: u64) -> u64 {
+    unsafe extern "C" {
+        /// The image's first byte.
+        static image_start: u8;
+        /// A symbol without a place; its address is where the image was linked for.
+        static link_base: u8;
+    }
+    let moved = (&raw const image_start as u64).wrapping_sub(&raw const link_base as u64);
+    address.wrapping_sub(moved)
 }
 
 #[inline(always)]
@@ -110,7 +123,7 @@ fn backtrace(mut frame: u64) {
         if address == 0 {
             break;
         }
-        console::print(format_args!("  {address:#x}\n"));
+        console::print(format_args!("  {:#x}\n", as_linked(address)));
         if caller <= frame {
             break;
         }

@@ -45,9 +45,9 @@ pub(super) unsafe fn take_over(image: Range<u64>) {
     // entered in 64-bit mode; this is the only other user and runs once.
     let (root, pointers, directories) = unsafe {
         (
-            &mut *(&raw mut boot_root),
-            &mut *(&raw mut boot_pointers),
-            &mut *(&raw mut boot_directories),
+            (&raw mut boot_root).as_mut_unchecked(),
+            (&raw mut boot_pointers).as_mut_unchecked(),
+            (&raw mut boot_directories).as_mut_unchecked(),
         )
     };
     let entry = |table: &Table| table.as_ptr() as u64 | PRESENT | WRITABLE;
