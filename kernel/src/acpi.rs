@@ -52,7 +52,12 @@ impl Interrupts {
     /// Reads the tables that `rsdp` leads to. What is missing or broken is
     /// replaced by what every PC has, and said so in the log.
     pub(crate) fn read(rsdp: Option<NonZeroU64>) -> Self {
-        let found = rsdp.and_then(Self::from_tables);
+        // SAFETY: the places that a BIOS may keep the root pointer at are mapped.
+        let tables = match rsdp {
+            Some(rsdp) => unsafe { AcpiTables::from_rsdp(OneToOne, rsdp.get() as usize) },
+            None => unsafe { AcpiTables::search_for_rsdp_bios(OneToOne) },
+        };
+        let found = tables.ok().and_then(Self::from_tables);
         found.unwrap_or_else(|| {
             log::warn!("no usable ACPI interrupt tables: assuming one I/O APIC");
             Self {
@@ -65,9 +70,7 @@ impl Interrupts {
         })
     }
 
-    fn from_tables(rsdp: NonZeroU64) -> Option<Self> {
-        // SAFETY: the address comes from the firmware, by way of the boot protocol.
-        let tables = unsafe { AcpiTables::from_rsdp(OneToOne, rsdp.get() as usize) }.ok()?;
+    fn from_tables(tables: AcpiTables<OneToOne>) -> Option<Self> {
         if let Some(soft_off) = soft_off(&tables) {
             power::remember(soft_off);
         }

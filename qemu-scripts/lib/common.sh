@@ -8,7 +8,7 @@ case $TARGET_DIR in /*) ;; *) TARGET_DIR=$ROOT/$TARGET_DIR ;; esac
 # shellcheck disable=SC2034 # read by the scripts that source this file
 CACHE=${UNIPERF_CACHE:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/uniperf}
 # shellcheck disable=SC2034
-IMAGE=$TARGET_DIR/x86_64-unknown-none/release/uniperf
+IMAGE=$TARGET_DIR/image/uniperf.efi
 # shellcheck disable=SC2034
 RUST_VERSION=$(sed -n 's/^channel *= *"\(.*\)"/\1/p' "$ROOT/rust-toolchain.toml")
 
@@ -64,13 +64,18 @@ image_env() {
 # shellcheck disable=SC2034
 IMAGE_FLAGS=(--target x86_64-unknown-none "-Zbuild-std=core,alloc" -Zbuild-std-features=compiler-builtins-mem)
 
-# Builds the image.
+# Builds the image, and the files that boot from it.
 build_image() {
     select_toolchain || die "no Rust $RUST_VERSION here, though setup ended well"
     say "building the image"
     (
         cd "$ROOT" && image_env &&
             cargo build --release -p uniperf-image "${IMAGE_FLAGS[@]}"
+    )
+    (
+        cd "$ROOT" &&
+            cargo run --quiet --locked -p uniperf-mkimage -- \
+                "$TARGET_DIR/x86_64-unknown-none/release/uniperf" "$TARGET_DIR/image"
     )
 }
 

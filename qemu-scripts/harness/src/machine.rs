@@ -38,7 +38,7 @@ impl Image {
             Some(folder) => root.join(folder),
             None => root.join("target"),
         };
-        Self::at(target.join("x86_64-unknown-none/release/uniperf"))
+        Self::at(target.join("image/uniperf.efi"))
     }
 
     /// Its file.
