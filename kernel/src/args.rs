@@ -9,6 +9,8 @@ use core::fmt;
 use core::net::Ipv4Addr;
 use core::ops::RangeInclusive;
 
+use crate::console::choice::Choice;
+
 /// Every boot argument. What was not given is `None`, or has its default here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Args {
@@ -42,6 +44,8 @@ pub struct Args {
     pub ports: Option<RangeInclusive<u16>>,
     /// `log=`: how much the log says.
     pub log: log::LevelFilter,
+    /// `console=`: where text goes; `None` is where it finds somebody.
+    pub console: Option<Choice>,
 }
 
 impl Default for Args {
@@ -62,6 +66,7 @@ impl Default for Args {
             gro: true,
             ports: None,
             log: log::LevelFilter::Warn,
+            console: None,
         }
     }
 }
@@ -129,17 +134,21 @@ impl fmt::Display for Rejected {
 }
 
 const UNKNOWN: &str = "no such argument (known: ip gw mtu nic rx weight itr replenish rxring \
-                       txring tso csum gro ports log)";
+                       txring tso csum gro ports log console)";
 
-/// Reads a command line. Words are set apart by white space; where a key comes
-/// twice, the later one counts.
+/// The words of a command line, which white space sets apart.
+pub(crate) fn words(command_line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    command_line
+        .split(|byte| byte.is_ascii_whitespace() || *byte == 0)
+        .filter(|word| !word.is_empty())
+}
+
+/// Reads a command line. Where a key comes twice, the later one counts; several
+/// `console=` add up.
 pub fn parse(command_line: &[u8]) -> (Args, Vec<Rejected>) {
     let mut args = Args::default();
     let mut rejected = Vec::new();
-    for word in command_line
-        .split(|byte| byte.is_ascii_whitespace() || *byte == 0)
-        .filter(|word| !word.is_empty())
-    {
+    for word in words(command_line) {
         let result = match core::str::from_utf8(word) {
             Ok(text) => apply(&mut args, text),
             Err(_) => Err("not valid UTF-8"),
@@ -196,6 +205,7 @@ fn apply(args: &mut Args, word: &str) -> Result<(), &'static str> {
                 .parse()
                 .map_err(|_| "want off, error, warn, info or debug")?
         }
+        "console" => args.console = Some(args.console.unwrap_or_default().with(value)?),
         _ => return Err(UNKNOWN),
     }
     Ok(())
@@ -376,7 +386,8 @@ mod tests {
     fn a_full_line_is_read() {
         let args = accepted(
             "ip=10.77.0.2/16 gw=10.77.0.1 mtu=1500 nic=00:03.0 rx=napi weight=16 itr=8000 \
-             replenish=8 rxring=512 txring=1024 tso=off csum=off gro=off ports=5000-5009 log=debug",
+             replenish=8 rxring=512 txring=1024 tso=off csum=off gro=off ports=5000-5009 log=debug \
+             console=screen",
         );
         assert_eq!(
             args,
@@ -403,6 +414,7 @@ mod tests {
                 gro: false,
                 ports: Some(5000..=5009),
                 log: log::LevelFilter::Debug,
+                console: Choice::of(b"console=screen"),
             }
         );
     }
@@ -470,6 +482,7 @@ mod tests {
             "ports=5010-5000",
             "ports=12000-13000",
             "log=loud",
+            "console=lpt1",
             "tso=1",
             "csum=",
             "quiet",

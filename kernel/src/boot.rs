@@ -6,16 +6,13 @@ use core::ops::Range;
 // Linked for its entry point, allocator and panic handler; none of it is called
 // by name.
 use hermit as _;
-use hermit_entry::boot_info::{
-    BootInfo, HardwareInfo, LoadInfo, PlatformInfo, RawBootInfo, SerialPortBase,
-};
+use hermit_entry::boot_info::{BootInfo, HardwareInfo, LoadInfo, PlatformInfo, RawBootInfo};
 
 use crate::handover::Handover;
 use crate::memory::Plan;
 use crate::single::SingleCore;
 use crate::{apic, args, clock, console, dma, fdt, interrupts, paging, pit, power};
 
-const COM1: u16 = 0x3f8;
 const STACK_LEN: usize = 64 << 10;
 
 /// Hermit takes the stack by its lowest address.
@@ -38,10 +35,10 @@ unsafe extern "C" {
 /// To be called before [`start`], by the boot processor. What is written must be
 /// true.
 pub unsafe fn hand_over(write: impl FnOnce(&mut Handover)) {
-    console::setup(COM1);
     // SAFETY: nobody else has the record before Hermit has called `main`.
     let handover = unsafe { &mut *HANDOVER.address() };
     write(handover);
+    console::open(handover.command_line.bytes());
     if let Some(firmware) = handover.firmware.clone() {
         handover.memory.remove(firmware);
     }
@@ -59,14 +56,15 @@ pub unsafe fn start(image: Range<u64>, entry_tsc: u64) -> ! {
     // SAFETY: as in `hand_over`.
     let handover = unsafe { &*HANDOVER.address() };
     let usable = || handover.memory.regions().iter().cloned();
+    // SAFETY: the caller mapped the first 4 GiB by such pages.
+    unsafe { paging::uncache_holes(usable()) };
+    console::attach(handover.screen.as_ref(), usable());
     let plan = Plan::new(usable(), image.clone()).unwrap_or_else(|short| {
         power::stop(format_args!(
             "{} MiB of memory are too little; give the machine at least 64 MiB",
             short.usable >> 20
         ))
     });
-    // SAFETY: the caller mapped the first 4 GiB by such pages.
-    unsafe { paging::uncache_holes(usable()) };
     let tsc_hz = pit::tsc_frequency();
     clock::start(entry_tsc, tsc_hz);
     dma::give(plan.dma.clone());
@@ -88,7 +86,7 @@ pub unsafe fn start(image: Range<u64>, entry_tsc: u64) -> ! {
         hardware_info: HardwareInfo {
             // Hermit counts what lies between its start and the image as taken.
             phys_addr_range: image.start..plan.regions().iter().map(|r| r.end).max().unwrap_or(0),
-            serial_port_base: SerialPortBase::new(COM1),
+            serial_port_base: None,
             device_tree: NonZeroU64::new(DEVICE_TREE.address() as u64),
         },
         load_info: LoadInfo {
@@ -131,7 +129,7 @@ pub struct Machine {
     pub tsc_hz: u64,
 }
 
-/// Takes over from Hermit: console, interrupt vectors, timer. To be called once,
+/// Takes over from Hermit: interrupt vectors, timer. To be called once,
 /// first thing in `main`.
 pub fn init() -> Machine {
     let (protocol, memory, rsdp, line) = HANDOVER.with(|handover| {
@@ -146,7 +144,6 @@ pub fn init() -> Machine {
     let ((args, rejected), command_line_cut) = line;
     log::set_max_level(args.log);
     interrupts::init(rsdp);
-    console::enable_interrupt();
     apic::init_timer();
     Machine {
         protocol,

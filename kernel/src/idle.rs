@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use x86_64::instructions::interrupts;
 
+use crate::console::Next;
 use crate::{apic, clock, console};
 
 /// How often the NIC is looked at when its interrupt line had to be shut.
@@ -25,21 +26,25 @@ pub fn cycles() -> u64 {
 }
 
 /// Sleeps until an interrupt of the NIC or the console, or until `deadline` (ns,
-/// as [`clock::now`] counts). Returns at once when one of them is there already.
+/// as [`clock::now`] counts). Returns at once when one of them is there already, or
+/// when the console has more to draw.
 ///
 /// The last look happens with interrupts off, and `sti` lets none in before the
 /// `hlt` that follows it has begun (Intel SDM volume 2, STI), so no wake-up is
 /// lost in between.
-pub fn wait(deadline: Option<u64>) {
-    let deadline = if POLLS.load(Ordering::Relaxed) {
-        Some(
-            deadline
-                .unwrap_or(u64::MAX)
-                .min(clock::now() + POLL_EVERY_NS),
-        )
-    } else {
-        deadline
+pub fn wait(mut deadline: Option<u64>) {
+    let mut wake_within = |ns| {
+        let wake = clock::now() + ns;
+        deadline = Some(deadline.map_or(wake, |deadline| deadline.min(wake)));
     };
+    match console::attend() {
+        Next::Now => return,
+        Next::Within(ns) => wake_within(ns),
+        Next::AnyTime => {}
+    }
+    if POLLS.load(Ordering::Relaxed) {
+        wake_within(POLL_EVERY_NS);
+    }
     interrupts::disable();
     if crate::interrupts::is_pending() || console::has_input() || !arm(deadline) {
         interrupts::enable();

@@ -22,8 +22,6 @@ const NIC_VECTOR: u8 = 0x90;
 const CONSOLE_VECTOR: u8 = 0x91;
 pub(crate) const TIMER_VECTOR: u8 = 0x92;
 
-const CONSOLE_ISA_LINE: u8 = 4;
-
 /// Set next to the causes: a claim without causes is a claim all the same.
 const CLAIMED: u32 = 1 << 31;
 
@@ -83,8 +81,11 @@ pub(crate) fn init(rsdp: Option<NonZeroU64>) {
         for io_apic in &tables.io_apics {
             io_apic.mask_all();
         }
-        let console = tables.isa(CONSOLE_ISA_LINE);
-        ioapic::route(&tables, console, CONSOLE_VECTOR);
+        for line in console::isa_lines() {
+            if ioapic::route(&tables, tables.isa(line), CONSOLE_VECTOR).is_some() {
+                console::enable_interrupt(line);
+            }
+        }
         state.tables = Some(tables);
     });
 }

@@ -5,8 +5,8 @@
 //! take the parts of the machine that the appliance drives itself: PCI, DMA
 //! memory, interrupts, the clock and the idle wait.
 //!
-//! Modules that only compute ([`args`], [`handover`], [`memory`], [`fdt`], [`pci`]) build and
-//! are tested on the host; the others exist for the bare machine alone.
+//! Modules that only compute ([`args`], [`handover`], [`memory`], [`fdt`], [`pci`], most of
+//! [`console`]) build and are tested on the host; the others exist for the bare machine alone.
 #![cfg_attr(target_os = "none", no_std)]
 #![cfg_attr(target_os = "none", feature(abi_x86_interrupt))]
 
@@ -14,6 +14,7 @@ extern crate alloc;
 
 mod aml;
 pub mod args;
+pub mod console;
 pub mod fdt;
 pub mod handover;
 pub mod line;
@@ -28,8 +29,6 @@ mod apic;
 pub mod boot;
 #[cfg(target_os = "none")]
 pub mod clock;
-#[cfg(target_os = "none")]
-pub mod console;
 #[cfg(target_os = "none")]
 pub mod dma;
 #[cfg(target_os = "none")]
