@@ -52,9 +52,10 @@ impl Interrupts {
     /// Reads the tables that `rsdp` leads to. What is missing or broken is
     /// replaced by what every PC has, and said so in the log.
     pub(crate) fn read(rsdp: Option<NonZeroU64>) -> Self {
-        // SAFETY: the places that a BIOS may keep the root pointer at are mapped.
         let tables = match rsdp {
+            // SAFETY: the address comes from the firmware, by way of the boot protocol.
             Some(rsdp) => unsafe { AcpiTables::from_rsdp(OneToOne, rsdp.get() as usize) },
+            // SAFETY: the places that a BIOS may keep the root pointer at are mapped.
             None => unsafe { AcpiTables::search_for_rsdp_bios(OneToOne) },
         };
         let found = tables.ok().and_then(Self::from_tables);

@@ -3,6 +3,8 @@
 
 mod params;
 #[cfg(target_os = "none")]
+mod rsdp;
+#[cfg(target_os = "none")]
 mod setup;
 
 #[cfg(target_os = "none")]
@@ -11,6 +13,7 @@ pub(super) use entry::{start_32, start_64};
 #[cfg(target_os = "none")]
 mod entry {
     use core::ffi::CStr;
+    use core::num::NonZeroU64;
     use core::{ptr, slice};
 
     use uniperf_kernel::handover::Handover;
@@ -18,14 +21,18 @@ mod entry {
     use uniperf_kernel::{boot, clock, power};
 
     use super::params::{self, Params};
+    use super::rsdp;
     use crate::boot::{image, tables};
 
     /// `setup_data` of this kind holds the entries that `boot_params` has no room
     /// for.
     const SETUP_E820_EXTENDED: u32 = 1;
+    /// Of this kind: what kexec tells of UEFI, whose tables are at the third word.
+    const SETUP_EFI: u32 = 4;
     /// A list that goes on after so many is a loop.
     const MOST_SETUP_DATA: usize = 64;
-    const MOST_EXTENDED_E820: usize = 1024;
+    /// Bytes of one that are looked at.
+    const MOST_CONTENT: usize = 32 << 10;
 
     /// `struct setup_data`, before its content.
     #[repr(C)]
@@ -72,7 +79,10 @@ mod entry {
                 .command_line
                 .extend(line.to_bytes().iter().copied());
         }
-        handover.rsdp = params.rsdp();
+        handover.rsdp = params
+            .rsdp()
+            .or_else(|| params::rsdp_word(handover.command_line.bytes()))
+            .or_else(|| rsdp_of_firmware(params));
         handover.firmware = params.initrd();
         handover.screen = params.screen();
         handover
@@ -80,17 +90,32 @@ mod entry {
             .fill(params.memory().chain(extended(params.setup_data())));
     }
 
+    fn rsdp_of_firmware(params: Params<'_>) -> Option<NonZeroU64> {
+        let told = setup_data(params.setup_data()).find(|data| data.kind == SETUP_EFI);
+        let tables = told.and_then(|data| {
+            let tables = content(data).chunks_exact(8).nth(2)?;
+            NonZeroU64::new(u64::from_le_bytes(tables.try_into().ok()?))
+        });
+        // SAFETY: both addresses are the firmware's, as the loader passes them on.
+        unsafe { rsdp::from_tables(params.efi_system_table()?, tables) }
+    }
+
     /// The memory map's entries beyond those in `boot_params`.
     fn extended(first: u64) -> impl Iterator<Item = (Region, bool)> + Clone {
-        let list = core::iter::successors(node(first), |data| node(data.next));
-        list.take(MOST_SETUP_DATA)
+        setup_data(first)
             .filter(|data| data.kind == SETUP_E820_EXTENDED)
-            .flat_map(|data| {
-                let len = (data.len as usize).min(MOST_EXTENDED_E820 * 20);
-                let content = ptr::from_ref(data).wrapping_add(1).cast::<u8>();
-                // SAFETY: the protocol puts so many bytes behind the header.
-                params::e820(unsafe { slice::from_raw_parts(content, len) })
-            })
+            .flat_map(|data| params::e820(content(data)))
+    }
+
+    fn setup_data(first: u64) -> impl Iterator<Item = &'static SetupData> + Clone {
+        core::iter::successors(node(first), |data| node(data.next)).take(MOST_SETUP_DATA)
+    }
+
+    fn content(data: &'static SetupData) -> &'static [u8] {
+        let first = ptr::from_ref(data).wrapping_add(1).cast::<u8>();
+        let len = (data.len as usize).min(MOST_CONTENT);
+        // SAFETY: the protocol puts so many bytes behind the header.
+        unsafe { slice::from_raw_parts(first, len) }
     }
 
     fn node(address: u64) -> Option<&'static SetupData> {

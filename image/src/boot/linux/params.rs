@@ -25,6 +25,9 @@ const RSDP: usize = 0x70;
 const INITRD_HIGH: usize = 0xc0;
 const INITRD_LEN_HIGH: usize = 0xc4;
 const COMMAND_LINE_HIGH: usize = 0xc8;
+const EFI_SIGNATURE: usize = 0x1c0;
+const EFI_SYSTEM_TABLE: usize = 0x1c4;
+const EFI_SYSTEM_TABLE_HIGH: usize = 0x1d8;
 const E820_COUNT: usize = 0x1e8;
 const MAGIC: usize = 0x202;
 const INITRD: usize = 0x218;
@@ -35,7 +38,7 @@ const E820: usize = 0x2d0;
 const E820_LEN: usize = 20;
 const MOST_E820: usize = 128;
 
-/// `XLOADFLAGS`-like bit: the frame buffer's address has an upper half.
+/// Bit of the capabilities: the frame buffer's address has an upper half.
 const CAPABILITY_64_BIT_BASE: u32 = 1 << 1;
 
 const VIDEO_TEXT: u8 = 0x01;
@@ -63,6 +66,13 @@ impl<'a> Params<'a> {
     /// Physical address of the ACPI root pointer.
     pub fn rsdp(self) -> Option<NonZeroU64> {
         NonZeroU64::new(u64::from(self.u32(RSDP)) | u64::from(self.u32(RSDP + 4)) << 32)
+    }
+
+    /// Physical address of the 64-bit UEFI system table.
+    pub fn efi_system_table(self) -> Option<NonZeroU64> {
+        (self.0[EFI_SIGNATURE..EFI_SIGNATURE + 4] == *b"EL64")
+            .then(|| NonZeroU64::new(self.split(EFI_SYSTEM_TABLE, EFI_SYSTEM_TABLE_HIGH)))
+            .flatten()
     }
 
     /// Where the initial RAM file system lies.
@@ -132,6 +142,14 @@ impl<'a> Params<'a> {
     }
 }
 
+/// The value of the word `acpi_rsdp=0x…` of a command line.
+pub fn rsdp_word(command_line: &[u8]) -> Option<NonZeroU64> {
+    let word = command_line
+        .split(u8::is_ascii_whitespace)
+        .find_map(|word| word.strip_prefix(b"acpi_rsdp=0x"))?;
+    NonZeroU64::new(u64::from_str_radix(core::str::from_utf8(word).ok()?, 16).ok()?)
+}
+
 /// The entries of an e820 table, of which those that are cut off are left out.
 pub fn e820(table: &[u8]) -> impl Iterator<Item = (Region, bool)> + Clone + use<'_> {
     table.chunks_exact(E820_LEN).map(|entry| {
@@ -191,8 +209,32 @@ mod tests {
         set(&mut bytes, RSDP, &0xf_5a10_u64.to_le_bytes());
         let params = Params::new(&bytes).unwrap();
         assert_eq!(params.command_line().unwrap().get(), 0x1_0000_2000);
+        assert_eq!(params.setup_data(), 0);
         assert_eq!(params.initrd(), Some(0x2_0000_4000..0x2_0000_4100));
         assert_eq!(params.rsdp().unwrap().get(), 0xf_5a10);
+    }
+
+    #[test]
+    fn the_root_pointer_may_be_a_word_of_the_command_line() {
+        let word = |line: &str| rsdp_word(line.as_bytes()).map(NonZeroU64::get);
+        assert_eq!(
+            word("ip=dhcp acpi_rsdp=0x7fb7e014 rx=poll"),
+            Some(0x7fb7_e014)
+        );
+        assert_eq!(word("acpi_rsdp=0x"), None);
+        assert_eq!(word("acpi_rsdp=0xfffffffffffffffff"), None);
+        assert_eq!(word("acpi_rsdp=7"), None);
+    }
+
+    #[test]
+    fn the_system_table_is_told_of_by_64_bit_firmware_only() {
+        let mut bytes = record();
+        set(&mut bytes, EFI_SYSTEM_TABLE, &0x7f9e_e018_u32.to_le_bytes());
+        set(&mut bytes, EFI_SIGNATURE, b"EL32");
+        assert_eq!(Params::new(&bytes).unwrap().efi_system_table(), None);
+        set(&mut bytes, EFI_SIGNATURE, b"EL64");
+        let table = Params::new(&bytes).unwrap().efi_system_table();
+        assert_eq!(table.unwrap().get(), 0x7f9e_e018);
     }
 
     #[test]
