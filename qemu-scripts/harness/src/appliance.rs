@@ -15,6 +15,7 @@ use crate::machine::{Image, Machine};
 use crate::network::Network;
 use crate::process::{Log, Running};
 use crate::qmp::Qmp;
+use crate::screen::{self, ScreenKind};
 
 /// How long the appliance may take from power-on until it is ready.
 pub const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -22,6 +23,8 @@ pub const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
 const CONSOLE_TIMEOUT: Duration = Duration::from_secs(10);
 const POWER_OFF_TIMEOUT: Duration = Duration::from_secs(10);
 const QEMU_END_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often a screen is looked at.
+const SCREEN_INTERVAL: Duration = Duration::from_millis(50);
 /// Bytes of boot arguments: what the image keeps, less what is added here. QEMU's
 /// PVH loader goes wrong over a few KiB.
 const LONGEST_APPEND: usize = 1900;
@@ -170,6 +173,31 @@ impl Appliance {
     pub fn ready(&mut self, timeout: Duration) -> Result<Ready> {
         let line = self.wait_for_line("uniperf: ready ", timeout)?;
         Ready::parse(&line).with_context(|| format!("cannot read \"{line}\""))
+    }
+
+    /// What its screen shows.
+    pub fn screen(&mut self, kind: ScreenKind) -> Result<Vec<String>> {
+        screen::read(&mut self.qmp, kind)
+    }
+
+    /// Waits for a line on its screen that contains `pattern`.
+    pub fn wait_for_screen(
+        &mut self,
+        kind: ScreenKind,
+        pattern: &str,
+        timeout: Duration,
+    ) -> Result<String> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let lines = self.screen(kind)?;
+            if let Some(line) = lines.iter().find(|line| line.contains(pattern)) {
+                return Ok(line.clone());
+            }
+            if Instant::now() >= deadline {
+                bail!("the screen lacks \"{pattern}\":\n{}", lines.join("\n"));
+            }
+            std::thread::sleep(SCREEN_INTERVAL);
+        }
     }
 
     /// Where netperf reaches it.

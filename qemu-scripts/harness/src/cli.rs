@@ -101,7 +101,7 @@ impl BootOptions {
             icount: self.icount,
             machine: self.machine,
             accelerator: self.accel,
-            initrd: None,
+            ..Machine::default()
         }
     }
 

@@ -38,15 +38,19 @@ pub mod process;
 mod qmp;
 pub mod raw_tcp;
 pub mod scenario;
+mod screen;
 pub mod trace;
 
 pub use appliance::{Appliance, BOOT_TIMEOUT, Echo, Ready};
 pub use counters::Counters;
 pub use impair::{ImpairCounts, ImpairedLink, Impairment};
-pub use machine::{Accelerator, Image, Machine, MachineType, NicModel, mac, mac_text, repository};
+pub use machine::{
+    Accelerator, Image, Machine, MachineType, NicModel, SerialPort, mac, mac_text, repository,
+};
 pub use namespace::Namespace;
 pub use netperf::{Netperf, NetperfResult, Test};
 pub use network::{
     CONTROL_PORT, DhcpOptions, DhcpServer, NetKind, Network, TapNetwork, UserNetwork,
 };
 pub use qmp::Qmp;
+pub use screen::ScreenKind;

@@ -138,6 +138,33 @@ impl Accelerator {
     }
 }
 
+/// Where the virtual machine has its serial port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SerialPort {
+    /// COM1.
+    #[default]
+    Com1,
+    /// COM2.
+    Com2,
+    /// At this port, with an interrupt line that nobody can know of.
+    At(u16),
+    /// Nowhere.
+    Absent,
+}
+
+impl SerialPort {
+    /// QEMU's `-device`, with what the chardev `serial` carries.
+    fn device(self) -> Option<String> {
+        let place = match self {
+            Self::Com1 => "index=0".to_owned(),
+            Self::Com2 => "index=1".to_owned(),
+            Self::At(port) => format!("iobase={port:#x},irq=5"),
+            Self::Absent => return None,
+        };
+        Some(format!("isa-serial,chardev=serial,{place}"))
+    }
+}
+
 /// The virtual machine to be started.
 #[derive(Clone, Debug)]
 pub struct Machine {
@@ -157,6 +184,13 @@ pub struct Machine {
     pub accelerator: Accelerator,
     /// An initial RAM file system, for a Linux guest.
     pub initrd: Option<PathBuf>,
+    /// Where its serial port is.
+    pub serial: SerialPort,
+    /// Whether it has a screen.
+    pub screen: bool,
+    /// Whether it stays as it is when the appliance refuses to go on or fails, which
+    /// else ends QEMU with an exit code.
+    pub stays_when_stopped: bool,
 }
 
 impl Default for Machine {
@@ -170,6 +204,9 @@ impl Default for Machine {
             machine: MachineType::default(),
             accelerator: Accelerator::default(),
             initrd: None,
+            serial: SerialPort::default(),
+            screen: false,
+            stays_when_stopped: false,
         }
     }
 }
@@ -231,11 +268,15 @@ impl Machine {
             let path = path.display().to_string().replace(',', ",,");
             add("-chardev", &format!("socket,id={id},path={path}"));
         }
-        add("-serial", "chardev:serial");
+        if let Some(device) = self.serial.device() {
+            add("-device", &device);
+        }
         add("-mon", "chardev=monitor,mode=control");
-        add("-device", "isa-debug-exit,iobase=0xf4,iosize=0x04");
+        if !self.stays_when_stopped {
+            add("-device", "isa-debug-exit,iobase=0xf4,iosize=0x04");
+        }
         add("-display", "none");
-        add("-vga", "none");
+        add("-vga", if self.screen { "std" } else { "none" });
         add("-append", &append.join(" "));
         arguments.extend(["-kernel".into(), image.into()]);
         if let Some(initrd) = &self.initrd {

@@ -5,6 +5,7 @@ mod bad_peers;
 mod bench;
 mod boot;
 mod commands;
+mod console;
 mod dhcp;
 mod floods;
 mod hostile;
