@@ -16,6 +16,8 @@ const CAN_USE_HEAP: u8 = 1 << 7;
 const KERNEL_64: u16 = 1 << 0;
 /// The image, its record and its initrd may lie above 4 GiB.
 const CAN_BE_LOADED_ABOVE_4G: u16 = 1 << 1;
+/// The 64-bit entry may be reached with 5-level page tables, as by kexec.
+const FIVE_LEVELS: u16 = 1 << 5;
 
 /// Where loaders put an image that they cannot relocate.
 const LOAD_ADDRESS: u32 = 1 << 20;
@@ -44,7 +46,7 @@ pub fn write(page: &mut [u8], linked: &Linked) {
     header.u32(0x230, ALIGNMENT); // kernel_alignment
     header.u8(0x234, 1); // relocatable_kernel
     header.u8(0x235, ALIGNMENT.trailing_zeros() as u8); // min_alignment
-    header.u16(0x236, KERNEL_64 | CAN_BE_LOADED_ABOVE_4G); // xloadflags
+    header.u16(0x236, KERNEL_64 | CAN_BE_LOADED_ABOVE_4G | FIVE_LEVELS); // xloadflags
     header.u32(0x238, 2047); // cmdline_size
     header.u64(0x258, u64::from(LOAD_ADDRESS)); // pref_address
     header.u32(0x260, linked.memory_len as u32); // init_size
