@@ -9,6 +9,11 @@ is_debian() {
 
 os_release() { (. /etc/os-release && eval "printf '%s' \"\${$1:-}\""); }
 
+# Whether package $1 is installed here.
+is_installed() {
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
 # Installs packages of the enabled sources. The lists are renewed first where they
 # do not know a package.
 install_packages() {

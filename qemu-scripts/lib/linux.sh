@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # The Linux guest to compare with: Debian's kernel, and a RAM file system of
-# busybox, the e1000 driver, netserver, netperf and ethtool. Sourced by setup.
+# busybox, the e1000 driver, netserver, netperf and ethtool. Beside it an archive with
+# kexec, for the tests that start the appliance from Linux. Sourced by setup.
 
 need_linux_peer() {
     local folder=$CACHE/linux-peer new key version
@@ -10,8 +11,9 @@ need_linux_peer() {
     [ -f "$folder/key" ] && [ "$(<"$folder/key")" = "$key" ] && return 0
 
     is_debian || die "the Linux guest is made of Debian's packages linux-image-amd64,
-busybox-static, ethtool and libmnl0; put a kernel as vmlinuz and a RAM file system as initrd into $folder"
-    say "making the Linux guest (downloads 70 MB, once)"
+busybox-static, ethtool, libmnl0 and kexec-tools; put a kernel as vmlinuz, a RAM file system as initrd
+and an archive with kexec and its libraries as kexec into $folder"
+    say "making the Linux guest (downloads 73 MB, once)"
     local kernel busybox metapackage ethtool libmnl program
     metapackage=$(download_package linux-image-amd64 "" main "") ||
         die "there is no linux-image-amd64"
@@ -36,18 +38,44 @@ busybox-static, ethtool and libmnl0; put a kernel as vmlinuz and a RAM file syst
     cp "$(find "$new/ethtool" -name 'libmnl.so.0.*' -type f)" "$new/root/lib/libmnl.so.0"
     for program in netserver netperf; do
         cp "$(command -v $program)" "$new/root/bin/"
-        # Its libraries, at the paths it looks for them.
-        ldd "$(command -v $program)" | grep -o '/[^ ]*' | while read -r library; do
-            mkdir -p "$new/root${library%/*}"
-            cp -L "$library" "$new/root$library"
-        done
+        copy_libraries "$(command -v $program)" "$new/root"
     done
     install -m 755 "$init" "$new/root/init"
-    (cd "$new/root" && find . | "$new/root/bin/busybox" cpio -o -H newc) 2>/dev/null |
-        gzip -1 >"$new/peer/initrd"
+    archive "$new/root" "$new/root/bin/busybox" >"$new/peer/initrd"
+    unpack_with_libraries kexec-tools "$new/kexec-tools" || die "there is no kexec-tools"
+    mkdir -p "$new/kexec/bin"
+    cp "$(find "$new/kexec-tools" -path '*/sbin/kexec' -type f)" "$new/kexec/bin/"
+    copy_libraries "$new/kexec/bin/kexec" "$new/kexec" "$new/kexec-tools"
+    archive "$new/kexec" "$new/root/bin/busybox" >"$new/peer/kexec"
     printf '%s' "$key" >"$new/peer/key"
     mkdir -p "$CACHE"
     rm -rf "$folder" "$folder.new"
     cp -r "$new/peer" "$folder.new"
     mv "$folder.new" "$folder"
+}
+
+# The folder $1 as a compressed archive that Linux unpacks at its start, by busybox $2.
+archive() { (cd "$1" && find . | "$2" cpio -o -H newc) 2>/dev/null | gzip -1; }
+
+# Copies the libraries of program $1 into the root $2, at the paths where it looks for
+# them. Those that this machine lacks are in the unpacked packages in $3.
+copy_libraries() {
+    local library unpacked=${3:-} paths=
+    [ -z "$unpacked" ] ||
+        paths=$(find "$unpacked" -name '*.so.*' -printf '%h\n' | sort -u | tr '\n' ':')
+    LD_LIBRARY_PATH=$paths ldd "$1" | grep -o '/[^ ]*' | while read -r library; do
+        mkdir -p "$2$(dirname "${library#"$unpacked"}")"
+        cp -L "$library" "$2${library#"$unpacked"}"
+    done
+}
+
+# Unpacks package $1 into $2, with those libraries it depends on that are not installed.
+unpack_with_libraries() {
+    local package dependency
+    package=$(download_package "$1" "" main "") || return 1
+    dpkg-deb -x "$package" "$2"
+    for dependency in $(dpkg-deb -f "$package" Pre-Depends Depends | grep -Eo '\blib[a-z0-9.+-]+'); do
+        is_installed "$dependency" || [ -e "$2/usr/share/doc/$dependency" ] ||
+            unpack_with_libraries "$dependency" "$2" || return 1
+    done
 }
