@@ -171,7 +171,12 @@ impl Appliance {
 
     /// Waits until the netserver listens.
     pub fn ready(&mut self, timeout: Duration) -> Result<Ready> {
-        let line = self.wait_for_line("uniperf: ready ", timeout)?;
+        self.ready_after(0, timeout)
+    }
+
+    /// The same for whatever runs from console line `from` on.
+    pub fn ready_after(&mut self, from: usize, timeout: Duration) -> Result<Ready> {
+        let (_, line) = self.wait_for_line_after(from, "uniperf: ready ", timeout)?;
         Ready::parse(&line).with_context(|| format!("cannot read \"{line}\""))
     }
 

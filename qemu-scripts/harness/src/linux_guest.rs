@@ -4,7 +4,8 @@
 //! `qemu-scripts/setup --for peer` makes it. It says the same ready line as the
 //! appliance, and its console is a shell that knows `poweroff`.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -32,6 +33,43 @@ pub fn prepare(machine: Machine) -> Result<(Image, Machine)> {
     };
     Ok((image, machine))
 }
+
+/// Adds the `kexec` command to a prepared guest, and `file` as `/image/NAME`. Linux
+/// unpacks RAM file systems one after the other, so `initrd` gets one that ends with
+/// both.
+pub fn with_kexec(machine: Machine, file: &Path, initrd: &Path) -> Result<Machine> {
+    let folder = folder().context("where is the cache? HOME is not set")?;
+    let given = machine
+        .initrd
+        .as_ref()
+        .context("the guest is not prepared")?;
+    let name = file.file_name().context("no file")?.to_string_lossy();
+    let entry = |path: &str, mode| cpio::NewcBuilder::new(path).mode(mode);
+    let image = [
+        (
+            entry("image", 0o040_755),
+            Box::new(std::io::empty()) as Box<dyn Content>,
+        ),
+        (
+            entry(&format!("image/{name}"), 0o100_644),
+            Box::new(File::open(file)?),
+        ),
+    ];
+    // What is not compressed has to come first, as it begins at a multiple of 4 bytes.
+    let mut parts = cpio::write_cpio(image.into_iter(), File::create(initrd)?)?;
+    for part in [given, &folder.join("kexec")] {
+        std::io::copy(&mut File::open(part)?, &mut parts)?;
+    }
+    Ok(Machine {
+        initrd: Some(initrd.into()),
+        ..machine
+    })
+}
+
+/// What a file of an archive is read from.
+trait Content: std::io::Read + std::io::Seek {}
+
+impl<T: std::io::Read + std::io::Seek> Content for T {}
 
 /// Where setup leaves it.
 fn folder() -> Option<PathBuf> {

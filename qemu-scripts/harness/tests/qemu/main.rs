@@ -9,6 +9,7 @@ mod console;
 mod dhcp;
 mod floods;
 mod hostile;
+mod kexec;
 mod linux;
 mod loss;
 mod many;
