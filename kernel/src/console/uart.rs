@@ -35,6 +35,8 @@ const INTERRUPT_ON_RECEIVE: u8 = 1 << 0;
 const INTERRUPT_ON_TRANSMIT: u8 = 1 << 1;
 const RECEIVED: u8 = 1 << 0;
 const TRANSMIT_EMPTY: u8 = 1 << 5;
+/// The last bit is on the wire, too.
+const IDLE: u8 = 1 << 6;
 const FIFO_LEN: usize = 16;
 /// What reads from ports where nothing is.
 const NOTHING: u8 = 0xff;
@@ -80,6 +82,8 @@ impl<'a, R: Registers> Uart<'a, R> {
         if !answers(&mut registers) {
             return None;
         }
+        // What firmware or a loader has written last.
+        wait_until_idle(&mut registers);
         let [low, high] = divisor(line.baud).to_le_bytes();
         registers.write(reg::INTERRUPT_ENABLE, 0);
         registers.write(reg::LINE_CONTROL, DIVISOR_LATCH);
@@ -149,9 +153,12 @@ impl<'a, R: Registers> Uart<'a, R> {
         !self.stopped
     }
 
-    /// Waits until all output is in the UART's FIFO, or the other end has stopped.
+    /// Waits until all output is on the wire, or the other end has stopped.
     pub fn drain(&mut self) {
         while self.has_output() && self.wait_for_room() {}
+        if !self.stopped {
+            wait_until_idle(&mut self.registers);
+        }
     }
 
     /// Moves bytes from the ring to the UART as far as it takes them now. Returns
@@ -190,6 +197,12 @@ impl<'a, R: Registers> Uart<'a, R> {
         let status = self.registers.read(reg::LINE_STATUS);
         status != NOTHING && status & bit != 0
     }
+}
+
+/// Waits until the FIFO's bytes are on the wire, if that happens.
+fn wait_until_idle(registers: &mut impl Registers) {
+    let mut statuses = (0..PATIENCE).map(|_| registers.read(reg::LINE_STATUS));
+    statuses.any(|status| status & IDLE != 0);
 }
 
 /// Whether a UART is there: it keeps what is written to its scratch register, or

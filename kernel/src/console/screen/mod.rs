@@ -15,8 +15,9 @@ use self::pixels::Painter;
 /// Light grey on black, in VGA's attribute byte.
 const TEXT_ATTRIBUTE: u16 = 0x07 << 8;
 
-/// Pixels that are drawn at once: some 10 µs of a video memory's time.
-const PIXELS_AT_ONCE: usize = 8192;
+/// Pixels that are drawn at once, but at least a character: some tens of
+/// microseconds.
+const PIXELS_AT_ONCE: usize = 2048;
 /// The same for text memory, whose writes are not combined, in characters.
 const CHARACTERS_AT_ONCE: usize = 64;
 

@@ -1,7 +1,7 @@
 //! Characters on a linear frame buffer.
 
 use super::cells::{Change, MOST_COLUMNS, MOST_ROWS};
-use super::font::{self, Font, Glyph};
+use super::font::{self, Font};
 use crate::handover::{Channel, Pixels};
 
 /// A screen this wide has characters of one pixel a pixel of the font; one that is n
@@ -10,8 +10,6 @@ const WIDTH_A_SCALE: usize = 800;
 /// The same of its height, so that a wide and low screen has rows enough.
 const HEIGHT_A_SCALE: usize = 400;
 const MOST_SCALE: usize = 16;
-const MOST_PIXEL_BYTES: usize = 4;
-const MOST_GLYPH_LINE: usize = font::WIDTH * MOST_SCALE * MOST_PIXEL_BYTES;
 
 /// Bytes of the largest frame buffer that is believed: 8K has 133 MB.
 const MOST_BYTES: u64 = 256 << 20;
@@ -57,8 +55,7 @@ impl Grid {
 pub struct Painter {
     grid: Grid,
     pitch: usize,
-    pixel_bytes: usize,
-    foreground: [u8; MOST_PIXEL_BYTES],
+    foreground: Pixel,
     len: usize,
 }
 
@@ -82,8 +79,7 @@ impl Painter {
         Some(Self {
             grid: Grid::of(pixels.width as usize, pixels.height as usize)?,
             pitch: pixels.pitch as usize,
-            pixel_bytes,
-            foreground: foreground.to_le_bytes(),
+            foreground: Pixel::new(foreground, pixel_bytes)?,
             len: len as usize,
         })
     }
@@ -101,6 +97,20 @@ impl Painter {
     /// Draws a character into `frame`, whose first byte is the frame buffer's. What
     /// would be outside is not drawn.
     pub fn draw(&self, frame: &mut [u8], font: &Font, change: Change) {
+        match self.foreground {
+            Pixel::Two(pixel) => self.draw_with(pixel, frame, font, change),
+            Pixel::Three(pixel) => self.draw_with(pixel, frame, font, change),
+            Pixel::Four(pixel) => self.draw_with(pixel, frame, font, change),
+        }
+    }
+
+    fn draw_with<const BYTES: usize>(
+        &self,
+        foreground: [u8; BYTES],
+        frame: &mut [u8],
+        font: &Font,
+        change: Change,
+    ) {
         let Grid {
             scale,
             columns,
@@ -109,33 +119,43 @@ impl Painter {
         if change.column >= columns || change.row >= rows {
             return;
         }
-        let line_len = font::WIDTH * scale * self.pixel_bytes;
-        let left = change.column * line_len;
+        let mut line = [[0; BYTES]; font::WIDTH * MOST_SCALE];
+        let line = &mut line[..font::WIDTH * scale];
+        let left = change.column * line.as_flattened().len();
         let top = change.row * font::HEIGHT * scale;
-        let glyph: &Glyph = font.glyph(change.character);
-        for (y, bits) in glyph.iter().enumerate() {
-            let line = self.glyph_line(*bits);
+        for (y, bits) in font.glyph(change.character).iter().enumerate() {
+            for (x, dot) in line.chunks_exact_mut(scale).enumerate() {
+                let is_on = bits & (0x80 >> x) != 0;
+                dot.fill(if is_on { foreground } else { [0; BYTES] });
+            }
+            let line = line.as_flattened();
             for line_number in (top + y * scale..).take(scale) {
                 let start = line_number * self.pitch + left;
-                if let Some(place) = frame.get_mut(start..start + line_len) {
-                    place.copy_from_slice(&line[..line_len]);
+                if let Some(place) = frame.get_mut(start..start + line.len()) {
+                    place.copy_from_slice(line);
                 }
             }
         }
     }
+}
 
-    /// A row of a glyph in pixels.
-    fn glyph_line(&self, bits: u8) -> [u8; MOST_GLYPH_LINE] {
-        let mut line = [0; MOST_GLYPH_LINE];
-        let dot_len = self.grid.scale * self.pixel_bytes;
-        for (x, dot) in line.chunks_exact_mut(dot_len).take(font::WIDTH).enumerate() {
-            if bits & (0x80 >> x) != 0 {
-                for pixel in dot.chunks_exact_mut(self.pixel_bytes) {
-                    pixel.copy_from_slice(&self.foreground[..self.pixel_bytes]);
-                }
-            }
+/// A pixel's bytes in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pixel {
+    Two([u8; 2]),
+    Three([u8; 3]),
+    Four([u8; 4]),
+}
+
+impl Pixel {
+    fn new(value: u32, bytes: usize) -> Option<Self> {
+        let [a, b, c, d] = value.to_le_bytes();
+        match bytes {
+            2 => Some(Self::Two([a, b])),
+            3 => Some(Self::Three([a, b, c])),
+            4 => Some(Self::Four([a, b, c, d])),
+            _ => None,
         }
-        line
     }
 }
 
@@ -202,21 +222,25 @@ mod tests {
     fn colours_are_where_the_channels_are() {
         let mut description = pixels(8, 13);
         let foreground = |description: &Pixels| Painter::new(description).unwrap().foreground;
-        assert_eq!(foreground(&description), [0xaa, 0xaa, 0xaa, 0]);
+        assert_eq!(foreground(&description), Pixel::Four([0xaa, 0xaa, 0xaa, 0]));
         // 5:6:5, and 10 bits a colour.
         description.bits = 16;
         description.red = channel(11, 5);
         description.green = channel(5, 6);
         description.blue = channel(0, 5);
-        assert_eq!(foreground(&description), [0x55, 0xad, 0, 0]);
+        assert_eq!(foreground(&description), Pixel::Two([0x55, 0xad]));
         description.bits = 32;
         description.red = channel(20, 10);
         description.green = channel(10, 10);
         description.blue = channel(0, 10);
-        assert_eq!(
-            u32::from_le_bytes(foreground(&description)),
-            0x2a8 << 20 | 0x2a8 << 10 | 0x2a8
-        );
+        let level: u32 = 0x2a8;
+        let pixel = Pixel::new(level << 20 | level << 10 | level, 4);
+        assert_eq!(Some(foreground(&description)), pixel);
+        description = Pixels {
+            bits: 24,
+            ..pixels(8, 13)
+        };
+        assert_eq!(foreground(&description), Pixel::Three([0xaa; 3]));
     }
 
     #[test]

@@ -28,7 +28,11 @@ impl Registers for &mut Chip {
             reg::DATA => self.received.pop_front().unwrap_or(0),
             reg::LINE_STATUS => {
                 self.busy = self.busy.saturating_sub(1);
-                let empty = if self.busy == 0 { TRANSMIT_EMPTY } else { 0 };
+                let empty = if self.busy == 0 {
+                    TRANSMIT_EMPTY | IDLE
+                } else {
+                    0
+                };
                 empty | u8::from(!self.received.is_empty())
             }
             reg::MODEM_STATUS if self.registers[4] & LOOPBACK != 0 && !self.no_loopback => {
@@ -132,6 +136,18 @@ fn the_line_is_set_up_as_asked_for() {
     );
     assert_eq!(chip.divisor, [0x80, 0x01]);
     assert_eq!(chip.registers[3], EIGHT_BITS);
+}
+
+#[test]
+fn what_firmware_has_written_leaves_first() {
+    let mut chip = Chip {
+        busy: 1000,
+        ..Chip::default()
+    };
+    Uart::find(&mut chip, COM1, &mut Output::empty()).unwrap();
+    assert_eq!(chip.busy, 0);
+    chip.busy = usize::MAX;
+    assert!(Uart::find(&mut chip, COM1, &mut Output::empty()).is_some());
 }
 
 #[test]
