@@ -81,6 +81,7 @@ struct State {
     uarts: [Option<Uart<'static, Ports>>; MOST_UARTS],
     screen: Option<Screen<'static>>,
     wants_screen: bool,
+    names_screen: bool,
     is_off: bool,
     input: Ring<INPUT_LEN>,
 }
@@ -100,6 +101,7 @@ static STATE: SingleCore<State> = SingleCore::new(State {
     uarts: [const { None }; MOST_UARTS],
     screen: None,
     wants_screen: false,
+    names_screen: false,
     is_off: false,
     input: Ring::empty(),
 });
@@ -117,6 +119,7 @@ impl State {
         self.stage = Stage::Lines;
         self.is_off = choice == Some(Choice::default());
         self.wants_screen = choice.is_none_or(|choice| choice.screen);
+        self.names_screen = choice.is_some_and(|choice| choice.screen);
         match choice {
             Some(choice) => {
                 let missing = choice.lines().filter(|line| !self.add(*line));
@@ -174,9 +177,14 @@ impl State {
             let screen = self.screen.insert(Screen::new(surface, shadow));
             screen.write(self.early.text());
             screen.draw_all();
-        } else if self.uarts().next().is_none() {
-            self.speak_somewhere();
-            self.replay_on_lines();
+        } else {
+            if self.uarts().next().is_none() {
+                self.speak_somewhere();
+                self.replay_on_lines();
+            }
+            if self.names_screen {
+                self.say(format_args!("there is no screen, which console= names"));
+            }
         }
         self.stage = Stage::All;
     }

@@ -41,30 +41,35 @@ fn text(address: u64, columns: usize, rows: usize) -> Option<Surface<'static>> {
     if cells == 0 || !in_window || !address.is_multiple_of(2) {
         return None;
     }
-    let first = address as *mut u16;
-    if !is_memory(first) {
+    if !has_controller() {
         return None;
     }
-    // SAFETY: the ports are those of the adapter that has this memory.
-    unsafe {
-        Port::new(CRT_INDEX).write(CURSOR_START);
-        Port::new(CRT_DATA).write(CURSOR_OFF);
-    }
+    hide_cursor();
+    let first = address as *mut u16;
     // SAFETY: the adapter's memory, mapped one to one since boot; nobody else uses it.
     let memory = unsafe { slice::from_raw_parts_mut(first, cells) };
     Some(Surface::Text { columns, memory })
 }
 
-/// Whether what is written to a place within [`VGA_MEMORY`] stays there.
-fn is_memory(place: *mut u16) -> bool {
-    [0x0720, 0x0755].into_iter().all(|value| {
-        // SAFETY: the caller has found the place within the adapter's memory, which
-        // is mapped one to one since boot.
+/// Whether there is an adapter behind the memory: its index register can be read
+/// back. Without one, loaders may well describe a screen, and there may be RAM.
+fn has_controller() -> bool {
+    let mut index = Port::<u8>::new(CRT_INDEX);
+    [CURSOR_START, CURSOR_START + 1].into_iter().all(|number| {
+        // SAFETY: selects a register, and changes none.
         unsafe {
-            place.write_volatile(value);
-            place.read_volatile() == value
+            index.write(number);
+            index.read() == number
         }
     })
+}
+
+fn hide_cursor() {
+    // SAFETY: the ports are the adapter's, which is in a text mode.
+    unsafe {
+        Port::new(CRT_INDEX).write(CURSOR_START);
+        Port::new(CRT_DATA).write(CURSOR_OFF);
+    }
 }
 
 fn pixels(

@@ -107,6 +107,17 @@ fn a_named_port_that_does_not_answer_is_said_on_the_others() {
 }
 
 #[test]
+fn a_named_screen_that_is_not_there_is_said_on_a_serial_line() {
+    for arguments in ["console=screen", "console=screen,com1"] {
+        let rig = Rig::with(append(arguments));
+        let text = rig.appliance.console().text();
+        let complaints = text.matches("there is no screen, which console= names");
+        assert_eq!(complaints.count(), 1, "{arguments}");
+        rig.end();
+    }
+}
+
+#[test]
 fn off_is_silence() {
     let mut appliance = start(with_screen(SerialPort::Com1, "console=off"));
     assert!(answers(&mut appliance));
