@@ -136,6 +136,9 @@ impl fmt::Display for Rejected {
 const UNKNOWN: &str = "no such argument (known: ip gw mtu nic rx weight itr replenish rxring \
                        txring tso csum gro ports log console)";
 
+/// Keys of words that boot loaders add for Linux, of their own accord.
+const LOADERS_OWN: [&str; 3] = ["BOOT_IMAGE", "BOOTIF", "initrd"];
+
 /// The words of a command line, which white space sets apart.
 pub(crate) fn words(command_line: &[u8]) -> impl Iterator<Item = &[u8]> {
     command_line
@@ -206,6 +209,7 @@ fn apply(args: &mut Args, word: &str) -> Result<(), &'static str> {
                 .map_err(|_| "want off, error, warn, info or debug")?
         }
         "console" => args.console = Some(args.console.unwrap_or_default().with(value)?),
+        _ if LOADERS_OWN.contains(&key) => {}
         _ => return Err(UNKNOWN),
     }
     Ok(())
@@ -375,6 +379,12 @@ mod tests {
         assert_eq!(args, Args::default(), "{line} must change nothing");
         assert_eq!(rejected.len(), 1, "{line}");
         rejected.remove(0)
+    }
+
+    #[test]
+    fn what_boot_loaders_add_is_taken_without_a_word() {
+        let line = "BOOT_IMAGE=(hd0)/uniperf.efi initrd=fw.bin BOOTIF=01-52-54-00-12-34-56";
+        assert_eq!(accepted(line), Args::default());
     }
 
     #[test]

@@ -94,13 +94,19 @@ asks_for_help() {
 # The comment block at the head of script $1, which is its help.
 print_help() { sed -n '2,/^$/{s/^# \{0,1\}//p}' "$1"; }
 
+build_harness() {
+    say "building the harness"
+    (cd "$ROOT" && cargo build --quiet -p uniperf-harness --bin uniperf-qemu)
+}
+
 # Builds the harness, and the image unless --image names one, and becomes
 # `uniperf-qemu "$@"`.
 start_harness() {
     local arg build=yes purpose=run
-    if [ "$1" = linux ]; then
-        build=no purpose=peer
-    fi
+    case $1 in
+        linux) build=no purpose=peer ;;
+        pxe) purpose=pxe ;;
+    esac
     for arg in "$@"; do
         case $arg in
             --image | --image=*) build=no ;;
@@ -113,8 +119,7 @@ start_harness() {
         build_image
         export UNIPERF_IMAGE=$IMAGE
     fi
-    say "building the harness"
-    (cd "$ROOT" && cargo build --quiet -p uniperf-harness --bin uniperf-qemu)
+    build_harness
     export UNIPERF_ROOT=$ROOT UNIPERF_CACHE=$CACHE
     exec "$TARGET_DIR/debug/uniperf-qemu" "$@"
 }

@@ -10,8 +10,9 @@ use anyhow::{Context, Error, Result, bail, ensure};
 use serde_json::json;
 
 use crate::counters::Counters;
+use crate::firmware::FirmwareBoot;
 use crate::folder::Folder;
-use crate::machine::{Image, Machine};
+use crate::machine::{Image, Machine, Start};
 use crate::network::Network;
 use crate::process::{Log, Running};
 use crate::qmp::Qmp;
@@ -74,6 +75,25 @@ impl Appliance {
     pub fn start_with_echo(
         image: &Image,
         machine: &Machine,
+        network: Network,
+        echo: Option<Echo>,
+    ) -> Result<Self> {
+        Self::launch(Start::Kernel(image), machine, network, echo)
+    }
+
+    /// Starts what firmware finds. The boot arguments of `machine` are those that it
+    /// finds as well.
+    pub fn start_by_firmware(
+        boot: &FirmwareBoot,
+        machine: &Machine,
+        network: Network,
+    ) -> Result<Self> {
+        Self::launch(Start::Firmware(boot), machine, network, None)
+    }
+
+    fn launch(
+        start: Start<'_>,
+        machine: &Machine,
         mut network: Network,
         echo: Option<Echo>,
     ) -> Result<Self> {
@@ -89,7 +109,7 @@ impl Appliance {
         let listeners = [UnixListener::bind(&serial)?, UnixListener::bind(&monitor)?];
 
         network.fit(&machine.append)?;
-        let arguments = machine.arguments(image.path(), &mut network, &serial, &monitor)?;
+        let arguments = machine.arguments(start, &mut network, folder.path())?;
         let mut command = network.command("qemu-system-x86_64");
         command
             .args(arguments)
@@ -371,22 +391,51 @@ fn read_console(mut stream: UnixStream, mut echo: Option<Echo>) -> Log {
             for &byte in bytes {
                 line.push(byte);
                 if byte == b'\n' {
-                    writer.push(&line);
+                    writer.push(&without_escapes(&line));
                     line.clear();
                 }
             }
         }
         if !line.is_empty() {
-            writer.push(&line);
+            writer.push(&without_escapes(&line));
         }
         writer.close();
     });
     log
 }
 
+/// The text of `line`: firmware and boot loaders colour it, and move the cursor, by
+/// control sequences (ECMA-48 section 5.4).
+fn without_escapes(line: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(line.len());
+    let mut bytes = line.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            0x1b if bytes.next() == Some(b'[') => {
+                bytes.find(|byte| (0x40..=0x7e).contains(byte));
+                text.push(b' ');
+            }
+            b'\r' | b'\n' | b'\t' => text.push(byte),
+            byte if byte >= b' ' => text.push(byte),
+            _ => {}
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn control_sequences_are_taken_out_of_lines() {
+        let text = |line: &[u8]| String::from_utf8(without_escapes(line)).unwrap();
+        assert_eq!(
+            text(b"\x1b[2J\x1b[01;01Huniperf: a\tb\r\n"),
+            "  uniperf: a\tb\r\n"
+        );
+        assert_eq!(text(b"a\x08\x1bMb\x1b[3"), "ab ");
+    }
 
     #[test]
     fn the_ready_line_is_read() {

@@ -1,5 +1,7 @@
 //! The command line.
 
+mod media;
+mod pxe;
 mod scenario;
 
 use std::net::IpAddr;
@@ -10,9 +12,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use uniperf_harness::bench::{self, Only};
 use uniperf_harness::{
-    Accelerator, CONTROL_PORT, Image, Machine, MachineType, NetKind, Network, NicModel, repository,
+    Accelerator, CONTROL_PORT, Image, Machine, MachineType, NetKind, Network, NicModel,
+    target_folder,
 };
 
+pub use media::IsoOptions;
+pub use pxe::PxeOptions;
 pub use scenario::Scenario;
 
 /// Boots the appliance in QEMU.
@@ -37,6 +42,10 @@ pub enum Command {
     Crowd(CrowdOptions),
     /// The same with a Linux guest: boot and stay, or with --run run netperf.
     Linux(LinuxOptions),
+    /// Boot from the network, as real machines do, and run netperf.
+    Pxe(PxeOptions),
+    /// Make the image for CDs and USB sticks.
+    Iso(IsoOptions),
     /// Run one of the reports that the appliance was made for.
     #[command(subcommand)]
     Scenario(Scenario),
@@ -200,14 +209,8 @@ impl BenchOptions {
     /// The folder for the JSON.
     pub fn folder(&self) -> PathBuf {
         let folder = self.json.clone();
-        folder.unwrap_or_else(|| target_folder("bench"))
+        folder.unwrap_or_else(|| target_folder().join("bench"))
     }
-}
-
-/// The folder `name` among what is built.
-fn target_folder(name: &str) -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    repository().join(target).join(name)
 }
 
 /// Whom to send requests to.

@@ -23,6 +23,8 @@ pub mod bench;
 mod cleanup;
 pub mod client;
 mod counters;
+mod dhcp;
+mod firmware;
 pub mod flood;
 mod folder;
 pub mod frames;
@@ -30,7 +32,9 @@ mod impair;
 pub mod linux_guest;
 mod machine;
 pub mod measure;
+pub mod media;
 mod namespace;
+pub mod netboot;
 mod netperf;
 mod network;
 pub mod peers;
@@ -43,14 +47,15 @@ pub mod trace;
 
 pub use appliance::{Appliance, BOOT_TIMEOUT, Echo, Ready};
 pub use counters::Counters;
+pub use dhcp::{BootOffer, DhcpOptions, DhcpServer};
+pub use firmware::{BootDevice, Firmware, FirmwareBoot};
 pub use impair::{ImpairCounts, ImpairedLink, Impairment};
 pub use machine::{
     Accelerator, Image, Machine, MachineType, NicModel, SerialPort, mac, mac_text, repository,
+    target_folder,
 };
 pub use namespace::Namespace;
 pub use netperf::{Netperf, NetperfResult, Test};
-pub use network::{
-    CONTROL_PORT, DhcpOptions, DhcpServer, NetKind, Network, TapNetwork, UserNetwork,
-};
+pub use network::{CONTROL_PORT, NetKind, Network, TapNetwork, UserNetwork};
 pub use qmp::Qmp;
 pub use screen::ScreenKind;

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use anyhow::{Result, bail, ensure};
 
+use crate::firmware::{Firmware, FirmwareBoot};
 use crate::network::{Network, kvm_usable};
 
 /// A bootable image.
@@ -33,18 +34,19 @@ impl Image {
         if let Some(path) = std::env::var_os("UNIPERF_IMAGE") {
             return Self::at(path);
         }
-        let root = repository();
-        let target = match std::env::var_os("CARGO_TARGET_DIR") {
-            Some(folder) => root.join(folder),
-            None => root.join("target"),
-        };
-        Self::at(target.join("image/uniperf.efi"))
+        Self::at(target_folder().join("image/uniperf.efi"))
     }
 
     /// Its file.
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// The folder for what is built.
+pub fn target_folder() -> PathBuf {
+    let folder = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    repository().join(folder)
 }
 
 /// The folder of the whole project.
@@ -165,6 +167,15 @@ impl SerialPort {
     }
 }
 
+/// What a machine starts with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Start<'a> {
+    /// QEMU loads the image, with the machine's boot arguments.
+    Kernel(&'a Image),
+    /// Firmware finds what to start. The boot arguments are where it finds that.
+    Firmware(&'a FirmwareBoot),
+}
+
 /// The virtual machine to be started.
 #[derive(Clone, Debug)]
 pub struct Machine {
@@ -222,14 +233,13 @@ pub fn mac_text(mac: [u8; 6]) -> String {
 }
 
 impl Machine {
-    /// QEMU's arguments; its serial line and its monitor connect to the sockets
-    /// `serial` and `monitor`.
+    /// QEMU's arguments. Its serial line and its monitor connect to the sockets
+    /// `serial` and `monitor` in `folder`.
     pub(crate) fn arguments(
         &self,
-        image: &Path,
+        start: Start<'_>,
         network: &mut Network,
-        serial: &Path,
-        monitor: &Path,
+        folder: &Path,
     ) -> Result<Vec<OsString>> {
         let accelerator = match self.accelerator {
             Accelerator::Tcg => "tcg",
@@ -243,29 +253,40 @@ impl Machine {
             MachineType::Pc => "pc",
             MachineType::Q35 => "q35",
         };
-        let mut append = network.arguments(&self.append);
-        append.extend((!self.append.is_empty()).then(|| self.append.clone()));
-
         let mut arguments: Vec<OsString> = Vec::new();
         let mut add = |name: &str, value: &str| arguments.extend([name.into(), value.into()]);
         add("-accel", accelerator);
-        add("-machine", machine);
+        // SeaBIOS shows on the serial line what it would show on a screen.
+        match start {
+            Start::Firmware(boot) if boot.firmware == Firmware::Bios => {
+                add("-machine", &format!("{machine},graphics=off"));
+            }
+            _ => add("-machine", machine),
+        }
         add("-cpu", "max");
         add("-m", &format!("{}M", self.memory));
         add("-smp", &self.smp.to_string());
         if self.icount {
             add("-icount", "shift=0");
         }
+        let firmware = match start {
+            Start::Kernel(_) => None,
+            Start::Firmware(boot) => Some(boot),
+        };
         for (index, nic) in self.nics.iter().enumerate() {
             add("-netdev", &network.netdev(index)?);
             let mac = mac_text(mac(index));
+            let options = match firmware {
+                Some(boot) if index == 0 => boot.nic_options().to_owned(),
+                _ => format!("netdev=net{index}"),
+            };
             add(
                 "-device",
-                &format!("{nic},id=nic{index},netdev=net{index},mac={mac}"),
+                &format!("{nic},id=nic{index},mac={mac},{options}"),
             );
         }
-        for (id, path) in [("serial", serial), ("monitor", monitor)] {
-            let path = path.display().to_string().replace(',', ",,");
+        for id in ["serial", "monitor"] {
+            let path = folder.join(id).display().to_string().replace(',', ",,");
             add("-chardev", &format!("socket,id={id},path={path}"));
         }
         if let Some(device) = self.serial.device() {
@@ -277,10 +298,15 @@ impl Machine {
         }
         add("-display", "none");
         add("-vga", if self.screen { "std" } else { "none" });
-        add("-append", &append.join(" "));
-        arguments.extend(["-kernel".into(), image.into()]);
-        if let Some(initrd) = &self.initrd {
-            arguments.extend(["-initrd".into(), initrd.into()]);
+        match start {
+            Start::Kernel(image) => {
+                add("-append", &network.boot_arguments(&self.append));
+                arguments.extend(["-kernel".into(), image.path().into()]);
+                if let Some(initrd) = &self.initrd {
+                    arguments.extend(["-initrd".into(), initrd.into()]);
+                }
+            }
+            Start::Firmware(boot) => arguments.extend(boot.arguments(folder)?),
         }
         // No configuration files, no default devices, and an end where a machine
         // would start again.
@@ -308,9 +334,11 @@ mod tests {
             ..Machine::default()
         };
         let mut network = Network::user().unwrap();
-        let socket = Path::new("/tmp/s");
+        let image = Image {
+            path: "/tmp/i".into(),
+        };
         let words = machine
-            .arguments(Path::new("/tmp/i"), &mut network, socket, socket)
+            .arguments(Start::Kernel(&image), &mut network, Path::new("/tmp"))
             .unwrap();
         let words: Vec<_> = words.iter().filter_map(|word| word.to_str()).collect();
         let after = |name| words[words.iter().position(|word| *word == name).unwrap() + 1];

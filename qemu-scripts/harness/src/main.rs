@@ -2,6 +2,8 @@
 //! image is built.
 
 mod cli;
+mod iso;
+mod pxe;
 mod run;
 
 use std::process::ExitCode;
@@ -16,6 +18,8 @@ fn main() -> ExitCode {
         cli::Command::Ping(options) => run::ping(&options),
         cli::Command::Crowd(options) => run::crowd(&options),
         cli::Command::Linux(options) => run::linux(&options),
+        cli::Command::Pxe(options) => pxe::run(&options),
+        cli::Command::Iso(options) => iso::make(&options),
         cli::Command::Scenario(scenario) => run::scenario(&scenario),
     };
     match result {

@@ -3,16 +3,14 @@
 use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
 use std::ops::RangeInclusive;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::str::FromStr;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::folder::Folder;
+use crate::dhcp::{BootOffer, DhcpOptions, DhcpServer};
 use crate::impair::ImpairedLink;
 use crate::namespace::Namespace;
-use crate::process::{Log, Running};
 
 /// Port of netperf's control connection, on the appliance.
 pub const CONTROL_PORT: u16 = 12865;
@@ -81,6 +79,7 @@ pub struct TapNetwork {
 pub struct UserNetwork {
     control: u16,
     data: RangeInclusive<u16>,
+    boot: Option<BootOffer>,
 }
 
 impl Network {
@@ -105,7 +104,11 @@ impl Network {
         let control = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
             .local_addr()?
             .port();
-        Ok(Self::User(UserNetwork { control, data }))
+        Ok(Self::User(UserNetwork {
+            control,
+            data,
+            boot: None,
+        }))
     }
 
     /// Which kind it is.
@@ -165,8 +168,30 @@ impl Network {
         }
     }
 
+    /// All boot arguments of an appliance on this network that is given the user's
+    /// own, `given`.
+    pub fn boot_arguments(&self, given: &str) -> String {
+        let mut all = self.arguments(given);
+        all.extend((!given.is_empty()).then(|| given.to_owned()));
+        all.join(" ")
+    }
+
+    /// Lends addresses, and offers a file to boot from the network.
+    pub fn serve_boot(&mut self, offer: BootOffer) -> Result<()> {
+        match self {
+            Self::Tap(tap) => tap.serve_dhcp(&DhcpOptions {
+                boot: Some(offer),
+                ..DhcpOptions::default()
+            }),
+            Self::User(user) => {
+                user.boot = Some(offer);
+                Ok(())
+            }
+        }
+    }
+
     /// The boot arguments this network asks for, given the user's.
-    pub(crate) fn arguments(&self, given: &str) -> Vec<String> {
+    fn arguments(&self, given: &str) -> Vec<String> {
         let lacks = |key: &str| !given.split_whitespace().any(|word| word.starts_with(key));
         let mut arguments = Vec::new();
         match self {
@@ -224,6 +249,9 @@ impl Network {
                     for protocol in ["tcp", "udp"] {
                         option += &format!(",hostfwd={protocol}:127.0.0.1:{port}-:{port}");
                     }
+                }
+                if let Some(boot) = &user.boot {
+                    option += &boot.user_options()?;
                 }
                 Ok(option)
             }
@@ -305,75 +333,6 @@ impl TapNetwork {
     /// Ends the DHCP server.
     pub fn stop_dhcp(&mut self) {
         self.dhcp = None;
-    }
-}
-
-/// What the DHCP server offers.
-#[derive(Clone, Debug)]
-pub struct DhcpOptions {
-    /// For how long an address is lent; dnsmasq knows no less than two minutes.
-    pub lease: Duration,
-    /// After how long the client is told to ask for more of it.
-    pub renewal: Option<Duration>,
-}
-
-impl Default for DhcpOptions {
-    fn default() -> Self {
-        Self {
-            lease: Duration::from_secs(3600),
-            renewal: None,
-        }
-    }
-}
-
-/// dnsmasq as a DHCP server for 10.77.0.50 to 10.77.0.99 on `tap0`.
-#[derive(Debug)]
-pub struct DhcpServer {
-    log: Log,
-    _running: Running,
-    _folder: Folder,
-}
-
-impl DhcpServer {
-    fn start(namespace: &Namespace, options: &DhcpOptions) -> Result<Self> {
-        let folder = Folder::new()?;
-        let leases = folder.path().join("leases");
-        let mut command = Command::new("dnsmasq");
-        command
-            .args(["--conf-file=/dev/null", "--no-daemon", "--user=root"])
-            .args(["--port=0", "--no-resolv", "--no-hosts", "--no-ping"])
-            .args(["--interface=tap0", "--bind-interfaces", "--log-dhcp"])
-            .args(["--dhcp-authoritative"])
-            .arg(format!("--dhcp-leasefile={}", leases.display()))
-            .arg("--pid-file")
-            .arg(format!(
-                "--dhcp-range=10.77.0.50,10.77.0.99,255.255.255.0,{}",
-                options.lease.as_secs()
-            ));
-        if let Some(renewal) = options.renewal {
-            command.arg(format!("--dhcp-option=option:T1,{}", renewal.as_secs()));
-        }
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        command.stderr(Stdio::piped());
-        namespace.hold(&mut command);
-        let mut running = Running::start(&mut command)
-            .context("a DHCP server is needed: install Debian's dnsmasq-base")?;
-        let stderr = running.child().stderr.take().context("no output")?;
-        let log = Log::follow(stderr);
-        log.wait_for(0, Duration::from_secs(10), "DHCP server", |line| {
-            line.contains("DHCP, IP range")
-        })
-        .with_context(|| log.text())?;
-        Ok(Self {
-            log,
-            _running: running,
-            _folder: folder,
-        })
-    }
-
-    /// What it says of each message.
-    pub fn log(&self) -> &Log {
-        &self.log
     }
 }
 

@@ -23,7 +23,7 @@ const TESTS: [Test; 4] = [Test::TcpRr, Test::TcpStream, Test::TcpMaerts, Test::U
 /// The appliance's memory in MiB.
 const MEMORY: u32 = 64;
 /// What one of them may take beyond its length.
-const SLACK: Duration = Duration::from_secs(30);
+pub const SLACK: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 
 /// Boots and stays until the appliance ends or a signal comes.
@@ -240,7 +240,7 @@ fn custom(appliance: &Appliance, ready: Ready, arguments: &[String]) -> Command 
 
 /// Says the command and runs it with its output on the terminal, for as long as
 /// the appliance runs and at most for `timeout`.
-fn show(
+pub fn show(
     appliance: &mut Appliance,
     mut command: Command,
     timeout: Option<Duration>,
@@ -269,7 +269,8 @@ fn show(
     }
 }
 
-fn code(status: ExitStatus) -> ExitCode {
+/// The exit code of somebody else, as our own.
+pub fn code(status: ExitStatus) -> ExitCode {
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     ExitCode::from(code.unwrap_or(1))
 }

@@ -8,9 +8,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use uniperf_harness::scenario::Common;
 use uniperf_harness::scenario::napi::{Direction, NapiWeight, Replenish};
 use uniperf_harness::scenario::sendpage::SendpageCpu;
-use uniperf_harness::{Accelerator, Image, NicModel};
+use uniperf_harness::{Accelerator, Image, NicModel, target_folder};
 
-use super::{Peer, target_folder};
+use super::Peer;
 
 /// The reports.
 #[derive(Debug, Subcommand)]
@@ -30,7 +30,9 @@ impl Scenario {
             Self::SendpageCpu(options) => &options.common.output,
             Self::NapiWeight(options) => &options.common.output,
         };
-        given.clone().unwrap_or_else(|| target_folder("scenario"))
+        given
+            .clone()
+            .unwrap_or_else(|| target_folder().join("scenario"))
     }
 }
 

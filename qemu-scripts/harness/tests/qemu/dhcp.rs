@@ -42,6 +42,7 @@ fn a_lease_is_renewed_during_a_test() {
     let options = DhcpOptions {
         lease: SECONDS(120),
         renewal: Some(SECONDS(5)),
+        ..DhcpOptions::default()
     };
     network.as_tap_mut().unwrap().serve_dhcp(&options).unwrap();
     let mut rig = Rig::on(append("ip=dhcp"), network);
@@ -66,6 +67,7 @@ fn a_server_that_goes_away_takes_the_address_only_at_the_end_of_the_lease() {
     let options = DhcpOptions {
         lease: SECONDS(120),
         renewal: Some(SECONDS(3)),
+        ..DhcpOptions::default()
     };
     network.as_tap_mut().unwrap().serve_dhcp(&options).unwrap();
     let mut rig = Rig::on(append("ip=dhcp"), network);

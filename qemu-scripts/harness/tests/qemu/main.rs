@@ -4,6 +4,7 @@
 mod bad_peers;
 mod bench;
 mod boot;
+mod boot_paths;
 mod commands;
 mod console;
 mod dhcp;
