@@ -137,7 +137,7 @@ const UNKNOWN: &str = "no such argument (known: ip gw mtu nic rx weight itr repl
                        txring tso csum gro ports log console)";
 
 /// Keys of words that boot loaders add for Linux, of their own accord.
-const LOADERS_OWN: [&str; 3] = ["BOOT_IMAGE", "BOOTIF", "initrd"];
+const LOADERS_OWN: [&str; 4] = ["BOOT_IMAGE", "BOOTIF", "acpi_rsdp", "initrd"];
 
 /// The words of a command line, which white space sets apart.
 pub(crate) fn words(command_line: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -383,7 +383,8 @@ mod tests {
 
     #[test]
     fn what_boot_loaders_add_is_taken_without_a_word() {
-        let line = "BOOT_IMAGE=(hd0)/uniperf.efi initrd=fw.bin BOOTIF=01-52-54-00-12-34-56";
+        let line = "BOOT_IMAGE=(hd0)/uniperf.efi initrd=fw.bin BOOTIF=01-52-54-00-12-34-56 \
+                    acpi_rsdp=0x7fb7e014";
         assert_eq!(accepted(line), Args::default());
     }
 

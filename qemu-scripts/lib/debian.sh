@@ -25,25 +25,23 @@ install_packages() {
     apt_install "$@" || { apt-get -q update && apt_install "$@"; }
 }
 
-# apt-get install, without questions and without what is merely recommended.
+# apt-get install, without questions, without what is merely recommended, and without
+# any daemon being started, now or at boot: the maintainer scripts find harmless programs
+# before the real ones.
 apt_install() {
-    DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends \
-        -o DPkg::Lock::Timeout=300 "$@"
-}
-
-# Installs the package file $1 without its daemon being started, now or at boot:
-# the maintainer scripts find harmless programs before the real ones.
-install_without_daemon() {
-    local shim
+    local shim program
     shim=$(temporary_folder)
-    printf '#!/bin/sh\nexit 0\n' >"$shim/invoke-rc.d"
+    for program in invoke-rc.d deb-systemd-invoke deb-systemd-helper; do
+        printf '#!/bin/sh\nexit 0\n' >"$shim/$program"
+    done
     cat >"$shim/update-rc.d" <<'SHIM'
 #!/bin/sh
 if [ "$2" = defaults ]; then set -- "$1" defaults-disabled; fi
 exec /usr/sbin/update-rc.d "$@"
 SHIM
-    chmod 755 "$shim" "$shim/invoke-rc.d" "$shim/update-rc.d"
-    apt_install -o "DPkg::Path=$shim:/usr/sbin:/usr/bin:/sbin:/bin" "$1"
+    chmod 755 "$shim" "$shim"/*
+    DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends \
+        -o DPkg::Lock::Timeout=300 -o "DPkg::Path=$shim:/usr/sbin:/usr/bin:/sbin:/bin" "$@"
 }
 
 # The mirrors that the machine takes Debian itself from: lines "URI SUITE".

@@ -41,6 +41,7 @@ pub mod peers;
 pub mod process;
 mod qmp;
 pub mod raw_tcp;
+pub mod recipe;
 pub mod scenario;
 mod screen;
 pub mod trace;

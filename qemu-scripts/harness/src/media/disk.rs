@@ -39,15 +39,37 @@ pub enum Loader {
 /// Makes a disk in the file `path` whose `loader` starts `image` with `arguments`.
 pub fn make(image: &Image, arguments: &str, loader: Loader, path: &Path) -> Result<()> {
     ensure_plain(arguments)?;
+    let entry = |command| {
+        format!("set timeout=0\nmenuentry uniperf {{ {command} /uniperf.efi {arguments} }}\n")
+    };
+    let start = |volume: &Volume, folder: &Path| match loader {
+        Loader::GrubLinux => grub_disk(volume, &entry("linux"), folder),
+        Loader::GrubMultiboot2 => grub_disk(volume, &entry("multiboot2"), folder),
+        Loader::SystemdBoot => systemd_boot(volume, arguments),
+    };
+    make_with(image, "uniperf.efi", start, path)
+}
+
+/// Makes a disk in the file `path` with `image` as `/boot/uniperf.efi`, and with GRUB
+/// and its `configuration`.
+pub fn make_with_grub(image: &Image, configuration: &str, path: &Path) -> Result<()> {
+    let start = |volume: &Volume, folder: &Path| grub_disk(volume, configuration, folder);
+    make_with(image, "boot/uniperf.efi", start, path)
+}
+
+/// Makes a disk with `image` in the place `image_at`, and what `start` puts beside it; it
+/// returns the disk's first sectors.
+fn make_with(
+    image: &Image,
+    image_at: &str,
+    start: impl FnOnce(&Volume, &Path) -> Result<Vec<u8>>,
+    path: &Path,
+) -> Result<()> {
     let folder = Folder::new()?;
     let partition = folder.path().join("partition");
     let volume = Volume::make(&partition, volume_size(&[image.path()])?)?;
-    volume.copy(image.path(), "uniperf.efi")?;
-    let start = match loader {
-        Loader::GrubLinux => grub_disk(&volume, "linux", arguments, folder.path())?,
-        Loader::GrubMultiboot2 => grub_disk(&volume, "multiboot2", arguments, folder.path())?,
-        Loader::SystemdBoot => systemd_boot(&volume, arguments)?,
-    };
+    volume.copy(image.path(), image_at)?;
+    let start = start(&volume, folder.path())?;
     let partition = fs::read(&partition)?;
     let start = with_partition(start, partition.len() as u64)?;
     let mut disk = fs::File::create(path)?;
@@ -58,12 +80,9 @@ pub fn make(image: &Image, arguments: &str, loader: Loader, path: &Path) -> Resu
 }
 
 /// Puts GRUB on the volume, and returns the disk's first sectors.
-fn grub_disk(volume: &Volume, command: &str, arguments: &str, folder: &Path) -> Result<Vec<u8>> {
-    let find = "search --no-floppy --file /uniperf.efi --set=root\nconfigfile /grub.cfg\n";
-    volume.write(
-        &format!("set timeout=0\nmenuentry uniperf {{ {command} /uniperf.efi {arguments} }}\n"),
-        "grub.cfg",
-    )?;
+fn grub_disk(volume: &Volume, configuration: &str, folder: &Path) -> Result<Vec<u8>> {
+    let find = "search --no-floppy --file /grub.cfg --set=root\nconfigfile /grub.cfg\n";
+    volume.write(configuration, "grub.cfg")?;
     let uefi = folder.join("grub.efi");
     grub::make_image(Platform::Uefi, find, &uefi)?;
     volume.copy(&uefi, UEFI_DEFAULT)?;

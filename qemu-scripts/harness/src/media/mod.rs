@@ -12,7 +12,7 @@ use anyhow::{Result, ensure};
 
 use crate::machine::Image;
 
-pub use disk::{Loader, make as make_disk};
+pub use disk::{Loader, make as make_disk, make_with_grub as make_grub_disk};
 pub use iso::make as make_iso;
 
 /// Room for everything beside the image on a disk, in KiB.

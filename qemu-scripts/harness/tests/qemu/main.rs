@@ -2,6 +2,7 @@
 //! the image before it runs these; taps and namespaces need root.
 
 mod bad_peers;
+mod bare_metal;
 mod bench;
 mod boot;
 mod boot_paths;
