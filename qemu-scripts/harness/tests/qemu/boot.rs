@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use uniperf_harness::{Appliance, Image, Machine, MachineType, Network, Test};
+use uniperf_harness::{Appliance, Image, Machine, MachineType, Netperf, Network, Test};
 
 use crate::rig::{Rig, append};
 
@@ -125,4 +125,20 @@ fn a_machine_without_a_nic_that_has_a_driver_says_so() {
     if appliance.wait(SECONDS(3)).is_ok() {
         assert!(!appliance.console().text().contains("panicked"));
     }
+}
+
+/// The ELF file, for virtual machine monitors that know nothing else.
+#[test]
+fn pvh_starts_the_elf_file() {
+    let image = Image::at(Image::built().unwrap().path().with_extension("elf")).unwrap();
+    let network = Network::tap().unwrap();
+    let (mut appliance, ready) = Appliance::boot(&image, &Machine::default(), network).unwrap();
+    let text = appliance.console().text();
+    assert!(text.contains("booted by PVH"), "{text}");
+    Netperf::new(&appliance, ready)
+        .run(Test::TcpRr)
+        .unwrap()
+        .check()
+        .unwrap();
+    assert!(appliance.power_off().unwrap().success());
 }
