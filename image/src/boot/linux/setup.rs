@@ -56,21 +56,26 @@ setup:
     test ebx, ebx
     jnz 1b
 
-    # The screen: 80 columns of text, unless that is what it shows.
-2:  mov ah, 0x0f
+    # The screen: 80 columns of text, by asking for them where it shows something else.
+    # Without a video BIOS nothing answers, and no screen is described.
+2:  mov ax, 0x0f00
     int 0x10
     and al, 0x7f
     cmp al, 3
     je 4f
     mov ax, 3
     int 0x10
-    mov al, 3
-    mov ah, 80
+    mov ax, 0x0f00
+    int 0x10
+    and al, 0x7f
+    cmp al, 3
+    jne 5f
 4:  mov [params + 0x06], al
     mov [params + 0x07], ah
     mov byte ptr [params + 0x0e], 25
     mov byte ptr [params + 0x0f], 1
 
+5:
     # Protected mode with flat segments, as the 32-bit protocol has them.
     cli
     xor ebx, ebx

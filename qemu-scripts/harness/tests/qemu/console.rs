@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use uniperf_harness::{Appliance, Image, Machine, Network, ScreenKind, SerialPort, Test};
+use uniperf_harness::{
+    Appliance, BOOT_TIMEOUT, BootDevice, Firmware, FirmwareBoot, Image, Machine, Network,
+    ScreenKind, SerialPort, Test, media,
+};
 
 use crate::rig::{Rig, append};
 
@@ -124,6 +127,24 @@ fn off_is_silence() {
     assert_eq!(appliance.console().len(), 0);
     let screen = appliance.screen(TEXT).unwrap();
     assert!(!screen.iter().any(|line| line.contains("uniperf")));
+}
+
+/// UEFI gives a frame buffer, in which the console draws its text.
+#[test]
+fn uefi_hosts_show_it_in_their_frame_buffer() {
+    let folder = tempfile::tempdir().unwrap();
+    let volume = folder.path().join("volume");
+    media::make_volume(&Image::built().unwrap(), &volume).unwrap();
+    let start = FirmwareBoot::new(Firmware::Uefi, BootDevice::Disk(volume));
+    let machine = Machine {
+        memory: 256,
+        ..with_screen(SerialPort::Absent, "ip=dhcp")
+    };
+    let network = Network::tap().unwrap();
+    let mut appliance = Appliance::start_by_firmware(&start, &machine, network).unwrap();
+    appliance
+        .wait_for_screen(ScreenKind::Pixels, "uniperf: ready 10.77.0.", BOOT_TIMEOUT)
+        .unwrap();
 }
 
 /// Also where it ends before Hermit has started.
