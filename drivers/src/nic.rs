@@ -44,6 +44,10 @@ pub trait Nic {
     /// raises one at once.
     fn unmask(&mut self);
 
+    /// Raises an interrupt for no cause of its own, masked or not, so that it can be
+    /// seen whether interrupts arrive. The handler claims it as any other.
+    fn raise_interrupt(&mut self);
+
     /// Limits interrupts to about `per_second`; 0 takes the limit away.
     /// Without [`Capabilities::interrupt_throttle`] it does nothing.
     fn throttle(&mut self, per_second: u32);

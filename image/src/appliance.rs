@@ -81,7 +81,7 @@ fn introduce(started: &Started) {
     );
     match started.delivery {
         Some(delivery) => say!("interrupts by {delivery}"),
-        None => say!("the NIC has no usable interrupt: polling it"),
+        None => say!("the NIC's interrupts do not arrive: polling it"),
     }
 }
 

@@ -139,8 +139,10 @@ fn start_one(
     E1000::start(registers, machine, function.device, config).map_err(Failure::Driver)
 }
 
-fn with_interrupt(function: Function, nic: E1000<Mmio>) -> Started {
-    let delivery = interrupts::install_nic(&function, nic.interrupt(), true).ok();
+fn with_interrupt(function: Function, mut nic: E1000<Mmio>) -> Started {
+    let handle = nic.interrupt();
+    let delivery = interrupts::install_nic(&function, handle, || nic.raise_interrupt()).ok();
+    nic.mask();
     Started {
         function,
         nic,

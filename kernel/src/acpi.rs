@@ -10,7 +10,9 @@ use ::acpi::{AcpiHandler, AcpiTables, InterruptModel, PhysicalMapping};
 
 use crate::aml;
 use crate::ioapic::IoApic;
+use crate::pci::LegacyInterrupt;
 use crate::power::{self, SoftOff};
+use crate::routes::{self, Route};
 
 /// Where a PC without tables has its I/O APIC.
 const DEFAULT_IO_APIC: u64 = 0xfec0_0000;
@@ -19,15 +21,8 @@ const DEFAULT_IO_APIC: u64 = 0xfec0_0000;
 pub(crate) struct Interrupts {
     pub(crate) io_apics: Vec<IoApic>,
     overrides: Vec<InterruptSourceOverride>,
-}
-
-/// One interrupt line's way.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Route {
-    /// Global system interrupt number.
-    pub(crate) gsi: u32,
-    pub(crate) active_low: bool,
-    pub(crate) level: bool,
+    /// The byte code of all tables that have some.
+    byte_code: Vec<&'static [u8]>,
 }
 
 /// Memory below 4 GiB is mapped one to one, and the tables lie there.
@@ -67,6 +62,7 @@ impl Interrupts {
                     first: 0
                 }],
                 overrides: Vec::new(),
+                byte_code: Vec::new(),
             }
         })
     }
@@ -89,6 +85,7 @@ impl Interrupts {
         (!io_apics.is_empty()).then(|| Self {
             io_apics,
             overrides: apic.interrupt_source_overrides.to_vec(),
+            byte_code: byte_code(&tables),
         })
     }
 
@@ -97,9 +94,15 @@ impl Interrupts {
         self.legacy(line, false)
     }
 
-    /// The way of a PCI INTx that the firmware routed to ISA interrupt `line`.
-    pub(crate) fn pci(&self, line: u8) -> Route {
-        self.legacy(line, true)
+    /// The ways that the interrupt of PCI device number `device` may take, best guess
+    /// first.
+    pub(crate) fn pci(&self, device: u8, interrupt: LegacyInterrupt) -> Vec<Route> {
+        let told = self
+            .byte_code
+            .iter()
+            .flat_map(|aml| aml::interrupts_of(aml, device, interrupt.pin - 1));
+        let pins = self.io_apics.iter().map(|io_apic| io_apic.interrupts());
+        routes::candidates(interrupt.line, told, pins, |line| self.legacy(line, true))
     }
 
     /// ISA interrupts are edge-triggered and active high, PCI's level-triggered
@@ -126,6 +129,16 @@ impl Interrupts {
             },
         }
     }
+}
+
+fn byte_code(tables: &AcpiTables<OneToOne>) -> Vec<&'static [u8]> {
+    let all = tables.dsdt().into_iter().chain(tables.ssdts());
+    // SAFETY: the tables lie in memory that is mapped one to one and kept, at the
+    // addresses and with the lengths that the firmware says.
+    all.map(|table| unsafe {
+        core::slice::from_raw_parts(table.address as *const u8, table.length as usize)
+    })
+    .collect()
 }
 
 fn soft_off(tables: &AcpiTables<OneToOne>) -> Option<SoftOff> {

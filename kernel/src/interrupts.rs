@@ -14,7 +14,7 @@ use crate::acpi::Interrupts;
 use crate::ioapic::{self, Pin};
 use crate::pci::{ConfigPorts, Function};
 use crate::single::SingleCore;
-use crate::{apic, console, idle, panic};
+use crate::{apic, clock, console, idle, panic};
 
 /// Above the vectors that Hermit gives to interrupt lines (32 to 56), apart from
 /// the few single ones that it uses (112 to 127).
@@ -28,6 +28,10 @@ const CLAIMED: u32 = 1 << 31;
 /// Interrupts in a row that the NIC does not own, after which the line is shut:
 /// some other device holds it, and the CPU would do nothing else.
 const STORM: u32 = 100_000;
+
+/// How long an interrupt may take from the NIC to its handler. It takes some
+/// microseconds; a virtual machine may be held up.
+const ARRIVAL_NS: u64 = 3_000_000;
 
 /// How a NIC's interrupts arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +51,7 @@ impl core::fmt::Display for Delivery {
     }
 }
 
-/// A function has neither MSI nor a usable interrupt line.
+/// A function's interrupts arrive neither as messages nor by a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoInterrupt;
 
@@ -57,12 +61,15 @@ struct State {
     tables: Option<Interrupts>,
     claim: Option<Claim>,
     pin: Option<Pin>,
+    /// While ways are tried: an interrupt that is not the NIC's means the wrong line.
+    probing: bool,
 }
 
 static STATE: SingleCore<State> = SingleCore::new(State {
     tables: None,
     claim: None,
     pin: None,
+    probing: false,
 });
 
 static MAILBOX: AtomicU32 = AtomicU32::new(0);
@@ -99,38 +106,81 @@ fn descriptor_table() -> &'static mut InterruptDescriptorTable {
     unsafe { &mut *base }
 }
 
-/// Routes a NIC's interrupts, as messages where it can, to `handle`, whose causes
-/// [`take`] returns.
+/// Routes a NIC's interrupts to `handle`, whose causes [`take`] returns: as messages where
+/// it has them, else by the line. Firmware's word on where that line goes is only a guess,
+/// so each way is tried with an interrupt that `raise` has the NIC raise.
 ///
 /// # Errors
 ///
-/// [`NoInterrupt`]: the NIC has to be polled.
+/// [`NoInterrupt`]: none arrives; the NIC has to be polled.
 pub fn install_nic(
     function: &Function,
     handle: impl Interrupt,
-    allow_msi: bool,
+    mut raise: impl FnMut(),
 ) -> Result<Delivery, NoInterrupt> {
     STATE.with(|state| {
         state.claim = Some(Box::new(move || handle.claim()));
+        state.probing = true;
         descriptor_table()[NIC_VECTOR].set_handler_fn(on_nic);
     });
-    if let Some(msi) = function.msi(ConfigPorts).filter(|_| allow_msi) {
-        msi.set_multiple_message_enable(MultipleMessageSupport::Int1, ConfigPorts);
-        let address = apic::message_address();
-        msi.set_message_info_lapic(address, NIC_VECTOR, TriggerMode::Edge, ConfigPorts);
-        msi.set_enabled(true, ConfigPorts);
-        function.disable_intx(true, ConfigPorts);
-        return Ok(Delivery::Msi);
+    let delivery = by_message(function, &mut raise).or_else(|| by_line(function, &mut raise));
+    STATE.with(|state| state.probing = false);
+    take();
+    NIC_INTERRUPTS.store(0, Ordering::Relaxed);
+    UNCLAIMED.store(0, Ordering::Relaxed);
+    delivery.ok_or(NoInterrupt)
+}
+
+fn by_message(function: &Function, raise: &mut impl FnMut()) -> Option<Delivery> {
+    let msi = function.msi(ConfigPorts)?;
+    msi.set_multiple_message_enable(MultipleMessageSupport::Int1, ConfigPorts);
+    let address = apic::message_address();
+    msi.set_message_info_lapic(address, NIC_VECTOR, TriggerMode::Edge, ConfigPorts);
+    msi.set_enabled(true, ConfigPorts);
+    function.disable_intx(true, ConfigPorts);
+    if arrives(raise) {
+        return Some(Delivery::Msi);
     }
-    let legacy = function.legacy_interrupt(ConfigPorts).ok_or(NoInterrupt)?;
+    msi.set_enabled(false, ConfigPorts);
+    None
+}
+
+fn by_line(function: &Function, raise: &mut impl FnMut()) -> Option<Delivery> {
+    let interrupt = function.legacy_interrupt(ConfigPorts)?;
     function.disable_intx(false, ConfigPorts);
-    STATE.with(|state| {
-        let tables = state.tables.as_ref().ok_or(NoInterrupt)?;
-        let route = tables.pci(legacy.line);
-        let pin = ioapic::route(tables, route, NIC_VECTOR).ok_or(NoInterrupt)?;
-        state.pin = Some(pin);
-        Ok(Delivery::Line(route.gsi))
+    let (_, device, _) = function.location();
+    let routes = STATE.with(|state| Some(state.tables.as_ref()?.pci(device, interrupt)))?;
+    routes.into_iter().find_map(|route| {
+        STATE.with(|state| {
+            state.pin = ioapic::route(state.tables.as_ref()?, route, NIC_VECTOR);
+            state.pin.as_ref().map(|_| ())
+        })?;
+        if arrives(raise) {
+            return Some(Delivery::Line(route.gsi));
+        }
+        // Where somebody else holds the line, it is shut already.
+        if let Some(pin) = STATE.with(|state| state.pin.take()) {
+            pin.mask();
+        }
+        None
     })
+}
+
+/// Whether an interrupt that `raise` has the NIC raise comes to its handler.
+///
+/// Its line is let go before, in case that an earlier one did not arrive: an emulated I/O
+/// APIC sees a line move, but not that it is held when its pin becomes level-triggered.
+fn arrives(raise: &mut impl FnMut()) -> bool {
+    STATE.with(|state| state.claim.as_mut().and_then(|claim| claim()));
+    take();
+    raise();
+    let end = clock::now() + ARRIVAL_NS;
+    while clock::now() < end {
+        if take().is_some() {
+            return true;
+        }
+    }
+    false
 }
 
 /// Takes what the NIC's handler has collected since the last call.
@@ -170,6 +220,12 @@ extern "x86-interrupt" fn on_nic(_frame: InterruptStackFrame) {
 }
 
 fn unclaimed(state: &mut State) {
+    if state.probing {
+        if let Some(pin) = state.pin.take() {
+            pin.mask();
+        }
+        return;
+    }
     if UNCLAIMED.fetch_add(1, Ordering::Relaxed) < STORM {
         return;
     }

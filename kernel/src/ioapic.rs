@@ -1,7 +1,10 @@
 //! I/O APICs: routing a legacy interrupt line to a vector of ours.
 
-use crate::acpi::{self, Route};
+use core::ops::Range;
+
+use crate::acpi;
 use crate::apic;
+use crate::routes::Route;
 
 /// Indirect registers (82093AA data sheet, section 3).
 const SELECT: u64 = 0x00;
@@ -57,6 +60,11 @@ impl IoApic {
         }
     }
 
+    /// The global system interrupts of its pins.
+    pub(crate) fn interrupts(self) -> Range<u32> {
+        self.first..self.first.saturating_add(self.pins())
+    }
+
     fn pins(self) -> u32 {
         ((self.read(VERSION) >> 16) & 0xff) + 1
     }
@@ -78,7 +86,7 @@ pub(crate) fn route(tables: &acpi::Interrupts, route: Route, vector: u8) -> Opti
         .io_apics
         .iter()
         .copied()
-        .find(|io_apic| (io_apic.first..io_apic.first + io_apic.pins()).contains(&route.gsi))?;
+        .find(|io_apic| io_apic.interrupts().contains(&route.gsi))?;
     let pin = Pin {
         io_apic,
         index: route.gsi - io_apic.first,

@@ -20,6 +20,7 @@ pub mod handover;
 pub mod line;
 pub mod memory;
 pub mod pci;
+mod routes;
 
 #[cfg(target_os = "none")]
 mod acpi;

@@ -45,8 +45,8 @@ impl fmt::Debug for Function {
 pub struct LegacyInterrupt {
     /// 1 to 4 for INTA# to INTD#.
     pub pin: u8,
-    /// The ISA interrupt that the firmware routed it to.
-    pub line: u8,
+    /// The ISA interrupt that the firmware routed it to, if it did.
+    pub line: Option<u8>,
 }
 
 impl Function {
@@ -115,11 +115,14 @@ impl Function {
             })
     }
 
-    /// The INTx interrupt, if the function has one and the firmware routed it.
+    /// The INTx interrupt, if the function has one.
     pub fn legacy_interrupt(&self, access: impl ConfigRegionAccess) -> Option<LegacyInterrupt> {
         const NOT_CONNECTED: u8 = 0xff;
         let (pin, line) = self.endpoint(&access)?.interrupt(&access);
-        (pin != 0 && line != NOT_CONNECTED).then_some(LegacyInterrupt { pin, line })
+        matches!(pin, 1..=4).then_some(LegacyInterrupt {
+            pin,
+            line: (line != NOT_CONNECTED).then_some(line),
+        })
     }
 
     fn endpoint(&self, access: impl ConfigRegionAccess) -> Option<EndpointHeader> {
@@ -406,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unrouted_interrupt_is_none() {
+    fn an_interrupt_may_be_absent_or_not_routed() {
         let mut space = Space::default();
         space.endpoint((0, 3, 0), false);
         let nic = enumerate(&space)[0];
@@ -414,9 +417,17 @@ mod tests {
         space.set((0, 3, 0), 0x3c, 0x0000_010b);
         assert_eq!(
             nic.legacy_interrupt(&space),
-            Some(LegacyInterrupt { pin: 1, line: 11 })
+            Some(LegacyInterrupt {
+                pin: 1,
+                line: Some(11)
+            })
         );
         space.set((0, 3, 0), 0x3c, 0x0000_01ff);
+        assert_eq!(
+            nic.legacy_interrupt(&space),
+            Some(LegacyInterrupt { pin: 1, line: None })
+        );
+        space.set((0, 3, 0), 0x3c, 0x0000_050b);
         assert_eq!(nic.legacy_interrupt(&space), None);
     }
 }

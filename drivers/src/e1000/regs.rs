@@ -29,6 +29,8 @@ pub const VET: usize = 0x0038;
 pub const ICR: usize = 0x00c0;
 /// Interrupt throttle, in units of 256 ns.
 pub const ITR: usize = 0x00c4;
+/// Interrupt causes: what is written arises (SDM 13.4.18).
+pub const ICS: usize = 0x00c8;
 /// Interrupt mask: what is written is let through as well.
 pub const IMS: usize = 0x00d0;
 /// Interrupt mask: what is written is let through no longer.

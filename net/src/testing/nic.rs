@@ -207,6 +207,8 @@ impl Nic for MemoryNic {
         }
     }
 
+    fn raise_interrupt(&mut self) {}
+
     fn throttle(&mut self, _: u32) {}
 
     fn service(&mut self, causes: Causes) -> Option<Event> {

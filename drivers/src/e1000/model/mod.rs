@@ -372,6 +372,7 @@ impl State {
             EERD => self.write_eerd(value),
             MDIC => self.write_mdic(value),
             ICR => self.icr &= !value,
+            ICS => self.icr |= value,
             IMS => self.ims |= value,
             IMC => self.ims &= !value,
             RDT | TDT => {

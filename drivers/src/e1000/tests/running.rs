@@ -41,6 +41,19 @@ fn sent_frames_raise_no_interrupt() {
 }
 
 #[test]
+fn an_interrupt_can_be_raised_to_see_whether_it_arrives() {
+    let hardware = Hardware::new(COPPER);
+    let mut nic = start(&hardware);
+    nic.mask();
+    assert!(!hardware.line());
+    nic.raise_interrupt();
+    assert!(hardware.line());
+    assert!(nic.interrupt().claim().is_some());
+    assert!(!hardware.line());
+    assert_eq!(nic.interrupt().claim(), None);
+}
+
+#[test]
 fn throttle_counts_256_ns() {
     let hardware = Hardware::new(COPPER);
     let mut nic = start(&hardware);

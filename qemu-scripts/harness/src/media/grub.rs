@@ -13,7 +13,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Where GRUB's packages put what images are made of, a folder a platform.
 const LIBRARY: &str = "/usr/lib/grub";
 /// Modules of all images.
-const MODULES: [&str; 18] = [
+const MODULES: [&str; 19] = [
     "all_video",
     "configfile",
     "echo",
@@ -31,6 +31,7 @@ const MODULES: [&str; 18] = [
     "search_fs_file",
     "search_label",
     "serial",
+    "setpci",
     "test",
 ];
 

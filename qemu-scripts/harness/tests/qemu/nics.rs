@@ -4,9 +4,12 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use uniperf_harness::process::Running;
-use uniperf_harness::{Appliance, Image, Machine, NetKind, Network, NicModel, Test};
+use uniperf_harness::{
+    Appliance, BOOT_TIMEOUT, BootDevice, Firmware, FirmwareBoot, Image, Machine, MachineType,
+    NetKind, Netperf, Network, NicModel, Test, media,
+};
 
-use crate::rig::{Rig, nics};
+use crate::rig::{Rig, append, nics};
 
 /// Boots on `model` and runs all that netperf can.
 fn works_on(model: NicModel, pci_id: &str) {
@@ -153,4 +156,34 @@ fn the_cable_may_be_pulled_out_during_a_test() {
     }
     rig.is_well();
     rig.end();
+}
+
+/// GRUB writes a wrong line, or none, into the NIC's configuration space, as firmware may.
+/// The NIC itself tells where its interrupt comes.
+#[test]
+fn a_wrong_interrupt_line_is_found_out() {
+    for (line, machine, expected) in [
+        ("ff", MachineType::Pc, "interrupts by INTx, line 1"),
+        ("03", MachineType::Q35, "interrupts by INTx, line 2"),
+    ] {
+        let configuration = format!(
+            "setpci -d 8086:100e 3c.b={line}\nlinux /boot/uniperf.efi ip=10.77.0.2/24\nboot\n"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let disk = folder.path().join("disk");
+        media::make_grub_disk(&Image::built().unwrap(), &configuration, &disk).unwrap();
+        let start = FirmwareBoot::new(Firmware::Bios, BootDevice::Disk(disk));
+        let machine = Machine {
+            machine,
+            ..append("rx=napi")
+        };
+        let network = Network::tap().unwrap();
+        let mut appliance = Appliance::start_by_firmware(&start, &machine, network).unwrap();
+        let ready = appliance.ready(BOOT_TIMEOUT).unwrap();
+        let text = appliance.console().text();
+        assert!(text.contains(expected), "{text}");
+        let netperf = Netperf::new(&appliance, ready);
+        netperf.run(Test::TcpRr).unwrap().check().unwrap();
+        appliance.power_off().unwrap();
+    }
 }
