@@ -53,10 +53,11 @@ fn banner(boot: &Machine) {
     uniperf_kernel::console::print(format_args!("\n"));
     say!("version {}", env!("CARGO_PKG_VERSION"));
     say!(
-        "booted by {}, {} MiB of memory, CPU at {} MHz",
+        "booted by {}, {} MiB of memory, CPU at {} MHz by {}",
         boot.protocol,
         boot.memory.div_ceil(1 << 20),
-        boot.tsc_hz / 1_000_000
+        boot.tsc.hz / 1_000_000,
+        boot.tsc.source
     );
     if boot.command_line_cut > 0 {
         say!(
@@ -91,7 +92,7 @@ fn host(boot: &Machine, started: &Started) -> Host {
     let (vendor, device) = identity.pci_id;
     let slot = started.function.to_string();
 
-    let cpu = alloc::format!("x86_64 at {} MHz", boot.tsc_hz / 1_000_000);
+    let cpu = alloc::format!("x86_64 at {} MHz", boot.tsc.hz / 1_000_000);
     Host {
         cpus: 1,
         system_model: Text::new("uniperf"),

@@ -9,13 +9,11 @@ use uniperf_kernel::args::{Args, NicChoice};
 use uniperf_kernel::interrupts::{self, Delivery};
 use uniperf_kernel::mmio::Mmio;
 use uniperf_kernel::paging::MapError;
-use uniperf_kernel::pci::{self, ConfigPorts, Function};
+use uniperf_kernel::pci::{self, ConfigPorts, Function, NETWORK};
 
 use crate::machine::BareMachine;
 use crate::say;
 
-/// PCI base class of network controllers.
-const NETWORK: u8 = 0x02;
 /// Where every NIC that has a driver keeps its registers.
 const REGISTERS_BAR: u8 = 0;
 

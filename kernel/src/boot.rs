@@ -8,10 +8,12 @@ use core::ops::Range;
 use hermit as _;
 use hermit_entry::boot_info::{BootInfo, HardwareInfo, LoadInfo, PlatformInfo, RawBootInfo};
 
+use crate::firmware::{FirstFourGib, Tables};
 use crate::handover::Handover;
 use crate::memory::Plan;
+use crate::pci::{self, ConfigPorts};
 use crate::single::SingleCore;
-use crate::{apic, args, clock, console, dma, fdt, interrupts, paging, pit, power};
+use crate::{apic, args, clock, console, dma, fdt, interrupts, paging, power, tsc};
 
 const STACK_LEN: usize = 64 << 10;
 
@@ -21,6 +23,7 @@ struct Stack([u8; STACK_LEN]);
 
 static HERMIT_STACK: SingleCore<Stack> = SingleCore::new(Stack([0; STACK_LEN]));
 static DEVICE_TREE: SingleCore<[u8; 4096]> = SingleCore::new([0; 4096]);
+static FREQUENCY: SingleCore<Option<tsc::Frequency>> = SingleCore::new(None);
 static HANDOVER: SingleCore<Handover> = SingleCore::new(Handover::new());
 
 unsafe extern "C" {
@@ -53,8 +56,9 @@ pub unsafe fn hand_over(write: impl FnOnce(&mut Handover)) {
 /// interrupts off, and with the first 4 GiB and the image mapped one to one by
 /// 2 MiB pages in tables that lie inside `image`.
 pub unsafe fn start(image: Range<u64>, entry_tsc: u64) -> ! {
+    pci::stop_network_dma(ConfigPorts);
     // SAFETY: as in `hand_over`.
-    let handover = unsafe { &*HANDOVER.address() };
+    let handover = unsafe { &mut *HANDOVER.address() };
     let usable = || handover.memory.regions().iter().cloned();
     // SAFETY: the caller mapped the first 4 GiB by such pages.
     unsafe { paging::uncache_holes(usable()) };
@@ -65,14 +69,21 @@ pub unsafe fn start(image: Range<u64>, entry_tsc: u64) -> ! {
             short.usable >> 20
         ))
     });
-    let tsc_hz = pit::tsc_frequency();
-    clock::start(entry_tsc, tsc_hz);
+    let tables = Tables::find(FirstFourGib, handover.rsdp);
+    handover.rsdp = tables.as_ref().and_then(Tables::root).or(handover.rsdp);
+    let frequency = tsc::frequency(tables.as_ref()).unwrap_or_else(|| {
+        power::stop(format_args!(
+            "no timer counts by which the time could be told"
+        ))
+    });
+    FREQUENCY.with(|kept| *kept = Some(frequency));
+    clock::start(entry_tsc, frequency.hz);
     dma::give(plan.dma.clone());
 
     let tree = fdt::Machine {
         memory: plan.regions(),
         rsdp: handover.rsdp.map(NonZeroU64::get),
-        tsc_khz: (tsc_hz / 1000) as u32,
+        tsc_khz: (frequency.hz / 1000) as u32,
     };
     if DEVICE_TREE
         .with(|buffer| fdt::write(buffer, &tree))
@@ -125,8 +136,8 @@ pub struct Machine {
     pub command_line_cut: usize,
     /// Those that were skipped.
     pub rejected: alloc::vec::Vec<args::Rejected>,
-    /// Time-stamp counter's frequency in Hz.
-    pub tsc_hz: u64,
+    /// Time-stamp counter's frequency.
+    pub tsc: tsc::Frequency,
 }
 
 /// Takes over from Hermit: interrupt vectors, timer. To be called once,
@@ -151,6 +162,8 @@ pub fn init() -> Machine {
         args,
         command_line_cut,
         rejected,
-        tsc_hz: clock::frequency(),
+        tsc: FREQUENCY
+            .with(|kept| *kept)
+            .expect("measured before Hermit starts"),
     }
 }

@@ -16,11 +16,13 @@ mod aml;
 pub mod args;
 pub mod console;
 pub mod fdt;
+pub mod firmware;
 pub mod handover;
 pub mod line;
 pub mod memory;
 pub mod pci;
 mod routes;
+pub mod tsc;
 
 #[cfg(target_os = "none")]
 mod acpi;
@@ -44,8 +46,6 @@ pub mod mmio;
 pub mod paging;
 #[cfg(target_os = "none")]
 mod panic;
-#[cfg(target_os = "none")]
-mod pit;
 #[cfg(target_os = "none")]
 pub mod power;
 #[cfg(target_os = "none")]

@@ -12,7 +12,13 @@ const LOW_MEMORY: u64 = 1 << 20;
 /// DMA memory must be in reach of NICs with 32-bit addresses.
 const DMA_LIMIT: u64 = 4 << 30;
 
-const MOST_REGIONS: usize = 32;
+/// DMA memory, where there is enough of it and where there is little.
+const MOST_DMA: u64 = 64 << 20;
+const LEAST_DMA: u64 = 8 << 20;
+
+/// Hermit keeps a list of 16 free parts, which takes no more; giving out and taking
+/// back needs some of them.
+const MOST_REGIONS: usize = 8;
 
 /// Firmware reports from ten to some three hundred regions; most of them touch.
 const MOST_IN_MAP: usize = 256;
@@ -59,10 +65,7 @@ impl MemoryMap {
 
     /// Usable bytes.
     pub fn total(&self) -> u64 {
-        self.regions()
-            .iter()
-            .map(|region| region.end - region.start)
-            .sum()
+        self.regions().iter().map(len).sum()
     }
 
     fn add(&mut self, mut region: Region) {
@@ -133,8 +136,9 @@ impl Plan {
     /// Divides `usable` (in any order, overlapping or not) given that `image`
     /// is taken.
     ///
-    /// A quarter of the memory, from 8 to 64 MiB, goes to DMA, off the top of
-    /// the highest region below 4 GiB that has room for it.
+    /// A quarter of the memory, from 8 to 64 MiB, goes to DMA, off the highest
+    /// place below 4 GiB that has room for it; less where none has. Of the rest, the
+    /// largest regions are Hermit's.
     ///
     /// # Errors
     ///
@@ -144,63 +148,87 @@ impl Plan {
         usable: impl Iterator<Item = Region> + Clone,
         image: Region,
     ) -> Result<Self, TooLittleMemory> {
+        let image = align_down(image.start)..align_up(image.end);
+        let usable = usable.map(|region| region.start.max(LOW_MEMORY)..region.end);
+        let total = usable.clone().map(|region| len(&region)).sum();
+        let free = usable.flat_map(|region| without(region, &image));
+
         let mut plan = Self {
             regions: [const { 0..0 }; MOST_REGIONS],
             count: 0,
-            dma: 0..0,
+            dma: dma_memory(free.clone(), total).ok_or(TooLittleMemory { usable: total })?,
         };
-        let image = align_down(image.start)..align_up(image.end);
-        let mut total = 0;
-        for region in usable {
-            let region = region.start.max(LOW_MEMORY)..region.end;
-            if region.is_empty() {
-                continue;
+        for region in free {
+            for part in without(region, &plan.dma) {
+                plan.add(part);
             }
-            total += region.end - region.start;
-            plan.add(region.start..region.end.min(image.start));
-            plan.add(region.start.max(image.end)..region.end);
         }
-        let wanted = align_down((total / 4).clamp(8 << 20, 64 << 20));
-        plan.carve_dma(wanted)
-            .filter(|()| plan.left() >= LEAST_FOR_HERMIT)
-            .ok_or(TooLittleMemory { usable: total })?;
+        if plan.left() < LEAST_FOR_HERMIT {
+            return Err(TooLittleMemory { usable: total });
+        }
         Ok(plan)
     }
 
-    /// What Hermit gets, in the firmware's order.
+    /// What Hermit gets.
     pub fn regions(&self) -> &[Region] {
         &self.regions[..self.count]
     }
 
-    /// Adds the whole 2 MiB pages of a region. Hermit maps memory by such pages,
-    /// so a region that shared one with a device would map that device too.
+    /// Adds the whole 2 MiB pages of a region, in place of a smaller one where there
+    /// are too many. Hermit maps memory by such pages, so a region that shared one
+    /// with a device would map that device too.
     fn add(&mut self, region: Region) {
-        let region = align_up(region.start)..align_down(region.end);
+        let region = whole_pages(region);
         let overlaps = |other: &Region| region.start < other.end && other.start < region.end;
-        if region.is_empty() || self.count == MOST_REGIONS || self.regions().iter().any(overlaps) {
+        if region.is_empty() || self.regions().iter().any(overlaps) {
             return;
         }
-        self.regions[self.count] = region;
-        self.count += 1;
+        if self.count < MOST_REGIONS {
+            self.regions[self.count] = region;
+            self.count += 1;
+        } else if let Some(smallest) = self.regions.iter_mut().min_by_key(|other| len(other))
+            && len(smallest) < len(&region)
+        {
+            *smallest = region;
+        }
     }
 
     /// Bytes that Hermit gets.
     fn left(&self) -> u64 {
-        self.regions()
-            .iter()
-            .map(|region| region.end - region.start)
-            .sum()
+        self.regions().iter().map(len).sum()
     }
+}
 
-    fn carve_dma(&mut self, len: u64) -> Option<()> {
-        let region = self.regions[..self.count]
-            .iter_mut()
-            .filter(|region| region.end <= DMA_LIMIT && region.end - region.start > len)
-            .max_by_key(|region| region.end)?;
-        self.dma = region.end - len..region.end;
-        region.end = self.dma.start;
-        Some(())
+/// A place for DMA memory.
+fn dma_memory(free: impl Iterator<Item = Region> + Clone, total: u64) -> Option<Region> {
+    let mut wanted = align_down((total / 4).clamp(LEAST_DMA, MOST_DMA));
+    while wanted >= LEAST_DMA {
+        let ends = free.clone().filter_map(|region| {
+            let region = whole_pages(region.start..region.end.min(DMA_LIMIT));
+            (len(&region) >= wanted).then_some(region.end)
+        });
+        if let Some(end) = ends.max() {
+            return Some(end - wanted..end);
+        }
+        wanted = align_down(wanted / 2);
     }
+    None
+}
+
+/// What is left of `region` below and above `hole`.
+fn without(region: Region, hole: &Region) -> [Region; 2] {
+    [
+        region.start..region.end.min(hole.start),
+        region.start.max(hole.end)..region.end,
+    ]
+}
+
+fn whole_pages(region: Region) -> Region {
+    align_up(region.start)..align_down(region.end)
+}
+
+fn len(region: &Region) -> u64 {
+    region.end.saturating_sub(region.start)
 }
 
 const fn align_down(address: u64) -> u64 {
@@ -239,6 +267,34 @@ mod tests {
             plan.regions(),
             [4 * MIB..3008 * MIB, 4096 * MIB..8192 * MIB]
         );
+    }
+
+    #[test]
+    fn of_many_parts_the_largest_are_taken() {
+        let part = |n: u64| n * 100 * MIB..n * 100 * MIB + n * 2 * MIB;
+        let parts: Vec<Region> = (1..40).map(part).collect();
+        let plan = plan(&parts).unwrap();
+        assert_eq!(plan.regions().len(), MOST_REGIONS);
+        assert_eq!(plan.dma, 3914 * MIB..3978 * MIB);
+        let mut starts: Vec<u64> = plan.regions().iter().map(|r| r.start / MIB).collect();
+        starts.sort_unstable();
+        assert_eq!(starts, [3100, 3200, 3300, 3400, 3500, 3600, 3700, 3800]);
+    }
+
+    #[test]
+    fn dma_memory_is_less_where_no_part_has_room_for_more() {
+        let parts: Vec<Region> = (1..30)
+            .map(|n| n * 60 * MIB..n * 60 * MIB + 20 * MIB)
+            .collect();
+        assert_eq!(len(&plan(&parts).unwrap().dma), 16 * MIB);
+    }
+
+    #[test]
+    fn memory_across_4_gib_gives_dma_memory_below() {
+        let plan = plan(&[MIB..3072 * MIB, 4000 * MIB..8192 * MIB]).unwrap();
+        assert_eq!(plan.dma, 4032 * MIB..4096 * MIB);
+        assert!(plan.regions().contains(&(4000 * MIB..4032 * MIB)));
+        assert!(plan.regions().contains(&(4096 * MIB..8192 * MIB)));
     }
 
     #[test]

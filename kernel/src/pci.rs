@@ -15,6 +15,9 @@ const FUNCTIONS_A_DEVICE: u8 = 8;
 const ABSENT_VENDOR: u16 = 0xffff;
 const BAR0: u16 = 0x10;
 
+/// Base class of network controllers.
+pub const NETWORK: u8 = 0x02;
+
 /// A PCI function that is not a bridge.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Function {
@@ -23,7 +26,7 @@ pub struct Function {
     pub vendor: u16,
     /// Device id.
     pub device: u16,
-    /// Base class, for example 0x02 for a network controller.
+    /// Base class, for example [`NETWORK`].
     pub class: u8,
 }
 
@@ -132,15 +135,36 @@ impl Function {
 
 /// Finds every function that is not a bridge, in the order of bus, device and
 /// function numbers.
+pub fn enumerate(access: impl ConfigRegionAccess) -> Vec<Function> {
+    let mut found = Vec::new();
+    for_each(access, |function| found.push(function));
+    found.sort_by_key(Function::location);
+    found
+}
+
+/// Stops every network controller from doing DMA. Firmware or a boot loader may have
+/// left one receiving, into memory that is about to be used for something else.
+/// Needs no heap.
+pub fn stop_network_dma(access: impl ConfigRegionAccess) {
+    for_each(&access, |function| {
+        if function.class == NETWORK {
+            PciHeader::new(function.address).update_command(&access, |command| {
+                command - CommandRegister::BUS_MASTER_ENABLE
+            });
+        }
+    });
+}
+
+/// Calls `visit` with every function that is not a bridge, as they are found.
 ///
 /// Buses are followed through the bridges that the firmware set up. Host
 /// bridges that show up as functions of device 00:00 each have a bus of their
 /// own number.
-pub fn enumerate(access: impl ConfigRegionAccess) -> Vec<Function> {
+fn for_each(access: impl ConfigRegionAccess, visit: impl FnMut(Function)) {
     let mut walk = Walk {
         access,
         seen: [false; 256],
-        found: Vec::new(),
+        visit,
     };
     walk.bus(0);
     let root = PciAddress::new(0, 0, 0, 0);
@@ -151,19 +175,17 @@ pub fn enumerate(access: impl ConfigRegionAccess) -> Vec<Function> {
             }
         }
     }
-    walk.found.sort_by_key(Function::location);
-    walk.found
 }
 
-struct Walk<A> {
+struct Walk<A, V> {
     access: A,
     /// A bridge that names a bus seen before is not followed: firmware can be
     /// wrong, and a loop would never end.
     seen: [bool; 256],
-    found: Vec<Function>,
+    visit: V,
 }
 
-impl<A: ConfigRegionAccess> Walk<A> {
+impl<A: ConfigRegionAccess, V: FnMut(Function)> Walk<A, V> {
     fn bus(&mut self, bus: u8) {
         if core::mem::replace(&mut self.seen[usize::from(bus)], true) {
             return;
@@ -202,7 +224,7 @@ impl<A: ConfigRegionAccess> Walk<A> {
             }
             HeaderType::Endpoint => {
                 let (_, class, _, _) = header.revision_and_class(&self.access);
-                self.found.push(Function {
+                (self.visit)(Function {
                     address,
                     vendor,
                     device,
@@ -364,6 +386,25 @@ mod tests {
         space.endpoint((0, 0, 2), false);
         space.endpoint((2, 4, 0), false);
         assert!(locations(&space).contains(&(2, 4, 0)));
+    }
+
+    #[test]
+    fn dma_is_stopped_on_network_controllers_alone() {
+        const COMMAND: u16 = 0x04;
+        const ALL_ON: u32 = 0x0000_0007;
+        let mut space = Space::default();
+        space.bridge((0, 1, 0), 2);
+        space.endpoint((2, 0, 0), false);
+        space.endpoint((0, 3, 0), false);
+        space.set((0, 3, 0), 0x08, 0x0106_0100);
+        for at in [(0, 1, 0), (2, 0, 0), (0, 3, 0)] {
+            space.set(at, COMMAND, ALL_ON);
+        }
+        stop_network_dma(&space);
+        let command = |at: (u8, u8, u8)| space.words.borrow()[&(at.0, at.1, at.2, COMMAND)];
+        assert_eq!(command((2, 0, 0)), 0x0000_0003);
+        assert_eq!(command((0, 3, 0)), ALL_ON);
+        assert_eq!(command((0, 1, 0)), ALL_ON);
     }
 
     #[test]
