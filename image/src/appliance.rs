@@ -7,8 +7,9 @@ use alloc::vec::Vec;
 use uniperf_drivers::nic::Nic;
 use uniperf_kernel::args::{Ip, RxMode};
 use uniperf_kernel::boot::Machine;
-use uniperf_kernel::power;
+use uniperf_kernel::{clock, power};
 use uniperf_net::appliance::{self, Exit};
+use uniperf_net::machine::Machine as _;
 use uniperf_net::netperf::wire::Text;
 use uniperf_net::netperf::{Host, Interface, PciIds, Server};
 use uniperf_net::reflect;
@@ -23,11 +24,10 @@ pub fn run(boot: &Machine) -> ! {
     banner(boot);
     let mut machine = BareMachine::default();
     let Some(started) = nics::start(&boot.args, &mut machine) else {
-        power::stop(format_args!(
-            "no NIC that can be used; drivers are: e1000 (Intel 8254x and 82574L)"
-        ));
+        refuse(&mut machine);
     };
     introduce(&started);
+    say_times(boot);
     let config = settings::config(&boot.args, boot.memory, started.delivery.is_some());
     if boot.args.rx == Some(RxMode::Reflect) {
         match boot.args.ip {
@@ -49,6 +49,22 @@ fn end(exit: Exit) -> ! {
     }
 }
 
+/// Says that there is nothing to work with, and waits for somebody who has read it.
+fn refuse(machine: &mut BareMachine) -> ! {
+    say!("stopped: no NIC that can be used");
+    say!("this image drives Intel's 8254x and 82574L; the lines above name what was found");
+    say!("type reboot, or poweroff and put one in");
+    power::end_virtual_machine();
+    loop {
+        match machine.read_line().map(str::trim) {
+            Some("reboot") => power::reboot(),
+            Some("poweroff") => power::off(),
+            Some(_) => say!("without a NIC there are only reboot and poweroff"),
+            None => machine.wait(None),
+        }
+    }
+}
+
 fn banner(boot: &Machine) {
     uniperf_kernel::console::print(format_args!("\n"));
     say!("version {}", env!("CARGO_PKG_VERSION"));
@@ -59,6 +75,9 @@ fn banner(boot: &Machine) {
         boot.tsc.hz / 1_000_000,
         boot.tsc.source
     );
+    if let Some(bytes) = boot.firmware {
+        say!("a file of {bytes} bytes was loaded beside the image; no NIC here needs one");
+    }
     if boot.command_line_cut > 0 {
         say!(
             "the command line is too long: its last {} bytes are ignored",
@@ -84,6 +103,25 @@ fn introduce(started: &Started) {
         Some(delivery) => say!("interrupts by {delivery}"),
         None => say!("the NIC's interrupts do not arrive: polling it"),
     }
+}
+
+/// How the time was spent since the image's first instruction. What is left until
+/// `ready` is the link's and the address's.
+fn say_times(boot: &Machine) {
+    let now = clock::now();
+    let before = boot.times.hermit_entered;
+    let hermit = boot.times.main_entered - before;
+    say!(
+        "{} ms so far: {} for memory and clock, {} for Hermit, {} for the NIC",
+        milliseconds(now),
+        milliseconds(before),
+        milliseconds(hermit),
+        milliseconds(now - boot.times.main_entered)
+    );
+}
+
+fn milliseconds(ns: u64) -> u64 {
+    (ns + 500_000) / 1_000_000
 }
 
 /// What netperf is told about this end.

@@ -11,6 +11,8 @@ mod appliance;
 mod boot;
 #[cfg(target_os = "none")]
 mod machine;
+#[cfg(any(test, target_os = "none"))]
+mod nic_names;
 #[cfg(target_os = "none")]
 mod nics;
 #[cfg(target_os = "none")]

@@ -12,7 +12,7 @@ use uniperf_kernel::paging::MapError;
 use uniperf_kernel::pci::{self, ConfigPorts, Function, NETWORK};
 
 use crate::machine::BareMachine;
-use crate::say;
+use crate::{nic_names, say};
 
 /// Where every NIC that has a driver keeps its registers.
 const REGISTERS_BAR: u8 = 0;
@@ -86,7 +86,10 @@ fn candidates() -> Vec<Function> {
                 say!("NIC {}: {function:?} {} (e1000)", known.len(), model.name);
                 known.push(function);
             }
-            None if function.class == NETWORK => say!("no driver for the NIC {function:?}"),
+            None if function.class == NETWORK => {
+                let name = nic_names::find(function.vendor, function.device).unwrap_or_default();
+                say!("no driver for the NIC {function:?} {name}");
+            }
             None => {}
         }
     }

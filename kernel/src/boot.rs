@@ -2,6 +2,7 @@
 
 use core::num::NonZeroU64;
 use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 // Linked for its entry point, allocator and panic handler; none of it is called
 // by name.
@@ -23,6 +24,7 @@ struct Stack([u8; STACK_LEN]);
 
 static HERMIT_STACK: SingleCore<Stack> = SingleCore::new(Stack([0; STACK_LEN]));
 static DEVICE_TREE: SingleCore<[u8; 4096]> = SingleCore::new([0; 4096]);
+static HERMIT_ENTERED: AtomicU64 = AtomicU64::new(0);
 static FREQUENCY: SingleCore<Option<tsc::Frequency>> = SingleCore::new(None);
 static HANDOVER: SingleCore<Handover> = SingleCore::new(Handover::new());
 
@@ -106,6 +108,7 @@ pub unsafe fn start(image: Range<u64>, entry_tsc: u64) -> ! {
         },
         platform_info: PlatformInfo::Fdt,
     });
+    HERMIT_ENTERED.store(clock::now(), Ordering::Relaxed);
     // SAFETY: Hermit's contract: the stack's lowest address in the stack pointer,
     // the boot information in the first argument, CPU number 0 in the second.
     // Hermit copies the boot information before it leaves that stack.
@@ -123,13 +126,27 @@ pub unsafe fn start(image: Range<u64>, entry_tsc: u64) -> ! {
     }
 }
 
+/// When the boot had come how far, in nanoseconds since the image was entered.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// Hermit was entered: the loader's records were read, memory was divided and the
+    /// clock was measured.
+    pub hermit_entered: u64,
+    /// The image's `main` was entered.
+    pub main_entered: u64,
+}
+
 /// What is known of the machine once `main` runs.
 #[derive(Debug)]
 pub struct Machine {
     /// The boot protocol's name.
     pub protocol: &'static str,
+    /// How the time until now was spent.
+    pub times: Times,
     /// Usable RAM in bytes.
     pub memory: u64,
+    /// Bytes of the file that was loaded beside the image, where one was.
+    pub firmware: Option<u64>,
     /// The boot arguments.
     pub args: args::Args,
     /// Bytes of the command line that were cut off its end.
@@ -143,11 +160,17 @@ pub struct Machine {
 /// Takes over from Hermit: interrupt vectors, timer. To be called once,
 /// first thing in `main`.
 pub fn init() -> Machine {
-    let (protocol, memory, rsdp, line) = HANDOVER.with(|handover| {
+    let times = Times {
+        hermit_entered: HERMIT_ENTERED.load(Ordering::Relaxed),
+        main_entered: clock::now(),
+    };
+    let (protocol, memory, firmware, rsdp, line) = HANDOVER.with(|handover| {
         let line = &handover.command_line;
+        let firmware = handover.firmware.as_ref();
         (
             handover.protocol,
             handover.memory.total(),
+            firmware.map(|file| file.end - file.start),
             handover.rsdp,
             (args::parse(line.bytes()), line.cut()),
         )
@@ -158,7 +181,9 @@ pub fn init() -> Machine {
     apic::init_timer();
     Machine {
         protocol,
+        times,
         memory,
+        firmware,
         args,
         command_line_cut,
         rejected,
