@@ -176,6 +176,9 @@ pub(crate) enum Start<'a> {
     Firmware(&'a FirmwareBoot),
 }
 
+/// MiB of memory up to which this machine is asked for all of it at once.
+const RESERVED: u32 = 8192;
+
 /// The virtual machine to be started.
 #[derive(Clone, Debug)]
 pub struct Machine {
@@ -185,6 +188,8 @@ pub struct Machine {
     pub append: String,
     /// CPUs.
     pub smp: u32,
+    /// QEMU's name of the CPU.
+    pub cpu: String,
     /// Memory in MiB.
     pub memory: u32,
     /// Whether instructions are counted, each taking one nanosecond.
@@ -210,6 +215,7 @@ impl Default for Machine {
             nics: vec![NicModel::E1000],
             append: String::new(),
             smp: 1,
+            cpu: "max".into(),
             memory: 64,
             icount: false,
             machine: MachineType::default(),
@@ -263,8 +269,14 @@ impl Machine {
             }
             _ => add("-machine", machine),
         }
-        add("-cpu", "max");
+        add("-cpu", &self.cpu);
         add("-m", &format!("{}M", self.memory));
+        if self.memory > RESERVED {
+            // It takes what the guest touches, not what it could.
+            let size = format!("size={}M,reserve=off", self.memory);
+            add("-object", &format!("memory-backend-ram,id=ram,{size}"));
+            add("-machine", "memory-backend=ram");
+        }
         add("-smp", &self.smp.to_string());
         if self.icount {
             add("-icount", "shift=0");

@@ -13,8 +13,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Where GRUB's packages put what images are made of, a folder a platform.
 const LIBRARY: &str = "/usr/lib/grub";
 /// Modules of all images.
-const MODULES: [&str; 19] = [
+const MODULES: [&str; 20] = [
     "all_video",
+    "chain",
     "configfile",
     "echo",
     "fat",

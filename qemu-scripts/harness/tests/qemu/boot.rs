@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use uniperf_harness::{Appliance, Image, Machine, MachineType, Netperf, Network, Test};
+use uniperf_harness::{
+    Appliance, BOOT_TIMEOUT, BootDevice, Firmware, FirmwareBoot, Image, Machine, MachineType,
+    Netperf, Network, Test, media,
+};
 
 use crate::rig::{Rig, append};
 
@@ -92,15 +95,74 @@ fn q35_is_a_machine_too() {
     rig.end();
 }
 
+/// Small and large machines, plain and capable CPUs, one and several.
 #[test]
-fn further_cpus_and_much_memory_do_no_harm() {
+fn machines_of_all_sizes_come_up() {
+    for (memory, smp, cpu, machine) in [
+        (64, 1, "qemu64", MachineType::Pc),
+        (64, 8, "max", MachineType::Q35),
+        (4096, 2, "max", MachineType::Pc),
+        (6144, 8, "qemu64", MachineType::Q35),
+        (65536, 1, "qemu64", MachineType::Pc),
+        (65536, 4, "max", MachineType::Q35),
+    ] {
+        let rig = Rig::with(Machine {
+            memory,
+            smp,
+            cpu: cpu.into(),
+            machine,
+            ..Machine::default()
+        });
+        let text = rig.appliance.console().text();
+        assert!(text.contains(&format!(" {memory} MiB of memory")), "{text}");
+        println!("{memory} MiB, {smp} {cpu}: {} ms", rig.ready.milliseconds);
+        rig.run(Test::TcpRr);
+        rig.end();
+    }
+}
+
+/// A file beside the image reaches it by each protocol: Linux's, and multiboot2's.
+#[test]
+fn a_file_beside_the_image_is_found() {
+    let image = Image::built().unwrap();
+    let len = std::fs::metadata(image.path()).unwrap().len();
+    let line = format!("a file of {len} bytes was loaded beside the image");
     let rig = Rig::with(Machine {
-        smp: 2,
-        memory: 4096,
+        initrd: Some(image.path().into()),
         ..Machine::default()
     });
-    rig.run(Test::TcpRr);
+    assert!(rig.appliance.console().text().contains(&line));
     rig.end();
+    for (firmware, load) in [
+        (
+            Firmware::Bios,
+            "linux /boot/uniperf.efi\ninitrd /boot/uniperf.efi",
+        ),
+        (
+            Firmware::Bios,
+            "multiboot2 /boot/uniperf.efi\nmodule2 /boot/uniperf.efi",
+        ),
+        (
+            Firmware::Uefi,
+            "linux /boot/uniperf.efi\ninitrd /boot/uniperf.efi",
+        ),
+        (
+            Firmware::Uefi,
+            "chainloader /boot/uniperf.efi initrd=/boot/uniperf.efi",
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = folder.path().join("disk");
+        media::make_grub_disk(&image, &format!("{load}\nboot\n"), &disk).unwrap();
+        let start = FirmwareBoot::new(firmware, BootDevice::Disk(disk));
+        let machine = Machine {
+            memory: 256,
+            ..Machine::default()
+        };
+        let network = Network::tap().unwrap();
+        let appliance = Appliance::start_by_firmware(&start, &machine, network).unwrap();
+        appliance.wait_for_line(&line, BOOT_TIMEOUT).unwrap();
+    }
 }
 
 #[test]
@@ -114,17 +176,36 @@ fn instructions_can_be_counted() {
 }
 
 #[test]
-fn a_machine_without_a_nic_that_has_a_driver_says_so() {
-    let machine = crate::rig::nics(&["virtio-net-pci".parse().unwrap()], "");
+fn without_a_nic_that_has_a_driver_it_names_those_there_are_and_stays() {
+    let machine = Machine {
+        stays_when_stopped: true,
+        ..crate::rig::nics(&["virtio-net-pci".parse().unwrap()], "")
+    };
     let mut appliance =
         Appliance::start(&Image::built().unwrap(), &machine, Network::tap().unwrap()).unwrap();
-    appliance
-        .wait_for_line("no driver for the NIC", SECONDS(30))
-        .unwrap();
-    // It either stays or stops the machine, but it does not crash.
-    if appliance.wait(SECONDS(3)).is_ok() {
-        assert!(!appliance.console().text().contains("panicked"));
+    for line in [
+        "1af4:1000 virtio",
+        "stopped: no NIC that can be used",
+        "type reboot, or poweroff",
+    ] {
+        appliance.wait_for_line(line, SECONDS(30)).unwrap();
     }
+    appliance.type_line("help").unwrap();
+    appliance
+        .wait_for_line("only reboot and poweroff", SECONDS(5))
+        .unwrap();
+    appliance.type_line("reboot").unwrap();
+    assert!(appliance.wait(SECONDS(10)).unwrap().success());
+}
+
+/// Scripts see by QEMU's exit code that it has stopped.
+#[test]
+fn without_a_nic_qemu_ends_with_the_code_of_a_stop() {
+    let machine = crate::rig::nics(&[], "");
+    let mut appliance =
+        Appliance::start(&Image::built().unwrap(), &machine, Network::tap().unwrap()).unwrap();
+    let status = appliance.wait(SECONDS(30)).unwrap();
+    assert_eq!(status.code(), Some(67), "{status}");
 }
 
 /// The ELF file, for virtual machine monitors that know nothing else.
