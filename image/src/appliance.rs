@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use uniperf_drivers::nic::Nic;
 use uniperf_kernel::args::{Ip, RxMode};
 use uniperf_kernel::boot::Machine;
-use uniperf_kernel::{clock, power};
+use uniperf_kernel::{power, stages};
 use uniperf_net::appliance::{self, Exit};
 use uniperf_net::machine::Machine as _;
 use uniperf_net::netperf::wire::Text;
@@ -26,8 +26,8 @@ pub fn run(boot: &Machine) -> ! {
     let Some(started) = nics::start(&boot.args, &mut machine) else {
         refuse(&mut machine);
     };
+    stages::end("NIC");
     introduce(&started);
-    say_times(boot);
     let config = settings::config(&boot.args, boot.memory, started.delivery.is_some());
     if boot.args.rx == Some(RxMode::Reflect) {
         match boot.args.ip {
@@ -103,25 +103,6 @@ fn introduce(started: &Started) {
         Some(delivery) => say!("interrupts by {delivery}"),
         None => say!("the NIC's interrupts do not arrive: polling it"),
     }
-}
-
-/// How the time was spent since the image's first instruction. What is left until
-/// `ready` is the link's and the address's.
-fn say_times(boot: &Machine) {
-    let now = clock::now();
-    let before = boot.times.hermit_entered;
-    let hermit = boot.times.main_entered - before;
-    say!(
-        "{} ms so far: {} for memory and clock, {} for Hermit, {} for the NIC",
-        milliseconds(now),
-        milliseconds(before),
-        milliseconds(hermit),
-        milliseconds(now - boot.times.main_entered)
-    );
-}
-
-fn milliseconds(ns: u64) -> u64 {
-    (ns + 500_000) / 1_000_000
 }
 
 /// What netperf is told about this end.

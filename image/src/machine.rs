@@ -6,7 +6,7 @@ use core::fmt;
 use uniperf_drivers::hw::{DmaRegion, OutOfDmaMemory, Platform};
 use uniperf_drivers::nic::Causes;
 use uniperf_kernel::line::{Line, Typed};
-use uniperf_kernel::{clock, console, dma, idle, interrupts};
+use uniperf_kernel::{clock, console, dma, idle, interrupts, stages};
 use uniperf_net::machine::{CpuTime, Machine};
 
 /// What is typed on the console, between calls.
@@ -28,6 +28,10 @@ impl Machine for BareMachine {
             idle: idle::cycles(),
             frequency: clock::frequency(),
         }
+    }
+
+    fn boot_stages(&self, visit: &mut dyn FnMut(&'static str, u64)) {
+        stages::each(visit);
     }
 
     #[inline]

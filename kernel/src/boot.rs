@@ -2,7 +2,6 @@
 
 use core::num::NonZeroU64;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering};
 
 // Linked for its entry point, allocator and panic handler; none of it is called
 // by name.
@@ -14,7 +13,7 @@ use crate::handover::Handover;
 use crate::memory::Plan;
 use crate::pci::{self, ConfigPorts};
 use crate::single::SingleCore;
-use crate::{apic, args, clock, console, dma, fdt, interrupts, paging, power, tsc};
+use crate::{apic, args, clock, console, dma, fdt, interrupts, paging, power, stages, tsc};
 
 const STACK_LEN: usize = 64 << 10;
 
@@ -24,7 +23,6 @@ struct Stack([u8; STACK_LEN]);
 
 static HERMIT_STACK: SingleCore<Stack> = SingleCore::new(Stack([0; STACK_LEN]));
 static DEVICE_TREE: SingleCore<[u8; 4096]> = SingleCore::new([0; 4096]);
-static HERMIT_ENTERED: AtomicU64 = AtomicU64::new(0);
 static FREQUENCY: SingleCore<Option<tsc::Frequency>> = SingleCore::new(None);
 static HANDOVER: SingleCore<Handover> = SingleCore::new(Handover::new());
 
@@ -71,6 +69,7 @@ pub unsafe fn start(image: Range<u64>, entry_tsc: u64) -> ! {
             short.usable >> 20
         ))
     });
+    stages::end("hand-over");
     let tables = Tables::find(FirstFourGib, handover.rsdp);
     handover.rsdp = tables.as_ref().and_then(Tables::root).or(handover.rsdp);
     let frequency = tsc::frequency(tables.as_ref()).unwrap_or_else(|| {
@@ -108,7 +107,7 @@ pub unsafe fn start(image: Range<u64>, entry_tsc: u64) -> ! {
         },
         platform_info: PlatformInfo::Fdt,
     });
-    HERMIT_ENTERED.store(clock::now(), Ordering::Relaxed);
+    stages::end("clock");
     // SAFETY: Hermit's contract: the stack's lowest address in the stack pointer,
     // the boot information in the first argument, CPU number 0 in the second.
     // Hermit copies the boot information before it leaves that stack.
@@ -126,23 +125,11 @@ pub unsafe fn start(image: Range<u64>, entry_tsc: u64) -> ! {
     }
 }
 
-/// When the boot had come how far, in nanoseconds since the image was entered.
-#[derive(Clone, Copy, Debug)]
-pub struct Times {
-    /// Hermit was entered: the loader's records were read, memory was divided and the
-    /// clock was measured.
-    pub hermit_entered: u64,
-    /// The image's `main` was entered.
-    pub main_entered: u64,
-}
-
 /// What is known of the machine once `main` runs.
 #[derive(Debug)]
 pub struct Machine {
     /// The boot protocol's name.
     pub protocol: &'static str,
-    /// How the time until now was spent.
-    pub times: Times,
     /// Usable RAM in bytes.
     pub memory: u64,
     /// Bytes of the file that was loaded beside the image, where one was.
@@ -160,10 +147,7 @@ pub struct Machine {
 /// Takes over from Hermit: interrupt vectors, timer. To be called once,
 /// first thing in `main`.
 pub fn init() -> Machine {
-    let times = Times {
-        hermit_entered: HERMIT_ENTERED.load(Ordering::Relaxed),
-        main_entered: clock::now(),
-    };
+    stages::end("Hermit");
     let (protocol, memory, firmware, rsdp, line) = HANDOVER.with(|handover| {
         let line = &handover.command_line;
         let firmware = handover.firmware.as_ref();
@@ -179,9 +163,9 @@ pub fn init() -> Machine {
     log::set_max_level(args.log);
     interrupts::init(rsdp);
     apic::init_timer();
+    stages::end("interrupts");
     Machine {
         protocol,
-        times,
         memory,
         firmware,
         args,

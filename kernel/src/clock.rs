@@ -35,7 +35,15 @@ pub fn cycles() -> u64 {
 /// Nanoseconds since the image was entered.
 #[inline]
 pub fn now() -> u64 {
-    let product = u128::from(cycles()) * u128::from(NS_A_CYCLE.load(Ordering::Relaxed));
+    at(tsc())
+}
+
+/// Nanoseconds from when the image was entered to when the time-stamp counter had the
+/// value `tsc`.
+#[inline]
+pub(crate) fn at(tsc: u64) -> u64 {
+    let cycles = tsc.wrapping_sub(ENTRY_TSC.load(Ordering::Relaxed));
+    let product = u128::from(cycles) * u128::from(NS_A_CYCLE.load(Ordering::Relaxed));
     (product >> 32) as u64
 }
 

@@ -50,6 +50,8 @@ mod panic;
 pub mod power;
 #[cfg(target_os = "none")]
 mod single;
+#[cfg(target_os = "none")]
+pub mod stages;
 
 #[cfg(target_os = "none")]
 pub use boot::init;

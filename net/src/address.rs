@@ -17,9 +17,10 @@ const SECOND: u64 = 1_000_000_000;
 const EAGER: u64 = 30 * SECOND;
 const EAGER_RETRY: Duration = Duration::from_secs(2);
 const PATIENT_RETRY: Duration = Duration::from_secs(10);
-/// When the console first says that nobody answers, and how often after that.
-const FIRST_HINT: u64 = 10 * SECOND;
-const HINT_EVERY: u64 = 60 * SECOND;
+/// When the console first says that nobody answers. It says so again after twice that,
+/// and twice that, up to the longest pause.
+const FIRST_HINT: u64 = 5 * SECOND;
+const LONGEST_PAUSE: u64 = 120 * SECOND;
 /// Longest DHCP message that is looked into.
 const MESSAGE: usize = 1500;
 
@@ -85,8 +86,9 @@ impl fmt::Display for Notice {
             }
             Notice::NoAnswer { seconds } => write!(
                 f,
-                "no DHCP server has answered for {seconds} s; still asking \
-                 (to do without one, boot with ip=ADDRESS/PREFIX and gw=GATEWAY)"
+                "no DHCP server has answered for {seconds} s; still asking (is the cable \
+                 in the right network? To do without DHCP, boot with ip=ADDRESS/PREFIX \
+                 and gw=GATEWAY)"
             ),
         }
     }
@@ -116,6 +118,8 @@ struct Dhcp {
     /// Since when servers have been asked in vain.
     asking_since: u64,
     hint_at: u64,
+    /// Between the last hint and the next.
+    pause: u64,
 }
 
 impl Addressing {
@@ -225,7 +229,8 @@ impl Addressing {
             Some(dhcpv4::Event::Deconfigured) if !dhcp.restarted => self.lose(interface, now),
             _ if dhcp.restarted && now >= dhcp.expires => self.lose(interface, now),
             _ if self.current.is_none() && now >= dhcp.hint_at => {
-                dhcp.hint_at = now + HINT_EVERY;
+                dhcp.pause = (dhcp.pause * 2).min(LONGEST_PAUSE);
+                dhcp.hint_at = now + dhcp.pause;
                 if now >= dhcp.asking_since + EAGER {
                     dhcp.ask_every(sockets, PATIENT_RETRY);
                 }
@@ -240,8 +245,7 @@ impl Addressing {
     fn lose(&mut self, interface: &mut Interface, now: u64) -> Option<Notice> {
         if let Source::Dhcp(dhcp) = &mut self.source {
             dhcp.restarted = false;
-            dhcp.asking_since = now;
-            dhcp.hint_at = now + FIRST_HINT;
+            dhcp.asks_from(now);
         }
         self.gateway = None;
         let lost = self.current.take()?;
@@ -264,6 +268,7 @@ impl Dhcp {
             restarted: false,
             asking_since: now,
             hint_at: now + FIRST_HINT,
+            pause: FIRST_HINT,
         };
         dhcp.ask_every(sockets, EAGER_RETRY);
         dhcp
@@ -272,9 +277,14 @@ impl Dhcp {
     fn restart(&mut self, sockets: &mut SocketSet<'static>, has_address: bool, now: u64) {
         sockets.get_mut::<dhcpv4::Socket>(self.socket).reset();
         self.restarted = has_address;
-        self.asking_since = now;
-        self.hint_at = now + FIRST_HINT;
+        self.asks_from(now);
         self.ask_every(sockets, EAGER_RETRY);
+    }
+
+    fn asks_from(&mut self, now: u64) {
+        self.asking_since = now;
+        self.pause = FIRST_HINT;
+        self.hint_at = now + FIRST_HINT;
     }
 
     fn ask_every(&mut self, sockets: &mut SocketSet<'static>, interval: Duration) {

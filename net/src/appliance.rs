@@ -8,6 +8,8 @@ use alloc::vec::Vec;
 use smoltcp::wire::Ipv4Address;
 use uniperf_drivers::nic::{Causes, Event as NicEvent, Link, Nic, Transmit};
 
+use crate::address::Notice;
+use crate::boot_time::BootTime;
 use crate::config::Config;
 use crate::console::{self, Command, say};
 use crate::device::NoCarrier;
@@ -38,8 +40,9 @@ pub enum Exit {
 /// Runs services on a NIC until somebody types `poweroff` or `reboot`.
 ///
 /// Says on the console when the link comes up or goes down, when the address
-/// changes, and once, when the address is there and all services are ready,
-/// `uniperf: ready IP MS` with the milliseconds since the machine started.
+/// changes, and once, when the address is there and all services are ready, how the
+/// time since the machine started was spent, and `uniperf: ready IP MS` with the
+/// milliseconds of it.
 ///
 /// # Panics
 ///
@@ -66,6 +69,7 @@ pub(crate) struct Appliance<N, M> {
     pub(crate) receiver: Receiver,
     pub(crate) services: Vec<Box<dyn Service>>,
     link: Link,
+    boot_time: BootTime,
     no_carrier: NoCarrier,
     /// When timers and the console are looked at again.
     look_at: u64,
@@ -94,6 +98,7 @@ impl<N: Nic, M: Machine> Appliance<N, M> {
                 format_args!("mtu {asked} cannot be used with this NIC; using {used}"),
             );
         }
+        let boot_time = BootTime::of(&machine);
         let mut appliance = Self {
             nic,
             machine,
@@ -101,6 +106,7 @@ impl<N: Nic, M: Machine> Appliance<N, M> {
             receiver,
             services,
             link: Link::Down,
+            boot_time,
             no_carrier: NoCarrier::default(),
             look_at: 0,
             ready: false,
@@ -236,6 +242,9 @@ impl<N: Nic, M: Machine> Appliance<N, M> {
         self.link = link;
         say(&mut self.machine, format_args!("link {link}"));
         if was_down {
+            if !self.ready {
+                self.boot_time.end("link", self.machine.now());
+            }
             self.stack.link_up();
         }
     }
@@ -243,7 +252,13 @@ impl<N: Nic, M: Machine> Appliance<N, M> {
     /// Says on the console what a person wants to know.
     fn tell(&mut self) {
         while let Some(notice) = self.stack.next_notice() {
-            say(&mut self.machine, format_args!("{notice}"));
+            match notice {
+                Notice::NoAnswer { seconds } if self.link == Link::Down => say(
+                    &mut self.machine,
+                    format_args!("no link for {seconds} s; is the cable in?"),
+                ),
+                _ => say(&mut self.machine, format_args!("{notice}")),
+            }
         }
         if self.ready {
             return;
@@ -257,7 +272,10 @@ impl<N: Nic, M: Machine> Appliance<N, M> {
     }
 
     fn say_ready(&mut self, address: Ipv4Address) {
-        let milliseconds = self.machine.now() / 1_000_000;
+        let now = self.machine.now();
+        self.boot_time.end("address", now);
+        self.boot_time.say(&mut self.machine);
+        let milliseconds = now / 1_000_000;
         say(
             &mut self.machine,
             format_args!("ready {address} {milliseconds}"),

@@ -16,6 +16,7 @@ pub mod services;
 pub mod stack;
 
 mod answers;
+mod boot_time;
 mod budget;
 mod checksum;
 mod console;

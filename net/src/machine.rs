@@ -13,6 +13,10 @@ pub trait Machine {
     /// How the CPU's cycles were spent so far.
     fn cpu_time(&self) -> CpuTime;
 
+    /// Visits the stages of the boot that lie behind: the name of each, and when it
+    /// ended, as [`now`](Machine::now) counts.
+    fn boot_stages(&self, visit: &mut dyn FnMut(&'static str, u64));
+
     /// Takes what the NIC's interrupt handler left since the last call. The
     /// handler has masked the NIC when this is not `None`.
     fn take_interrupt(&mut self) -> Option<Causes>;

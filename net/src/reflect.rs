@@ -14,6 +14,7 @@ use uniperf_drivers::nic::{Causes, Link, MacAddress, Nic, Offload, Receive, RxCh
 use uniperf_drivers::nic::{Transmit, TxError};
 
 use crate::appliance::Exit;
+use crate::boot_time::BootTime;
 use crate::config::{Config, RxMode};
 use crate::console::{self, Command, say};
 use crate::frame::{ETHERNET_HEADER, IPV4_HEADER};
@@ -89,7 +90,11 @@ impl<N: Nic, M: Machine> Reflector<N, M> {
             waits: 0,
         };
         reflector.see_to_nic(Causes::all());
-        let milliseconds = reflector.machine.now() / MILLISECOND;
+        let now = reflector.machine.now();
+        let mut boot_time = BootTime::of(&reflector.machine);
+        boot_time.end("reflector", now);
+        boot_time.say(&mut reflector.machine);
+        let milliseconds = now / MILLISECOND;
         say(
             &mut reflector.machine,
             format_args!(

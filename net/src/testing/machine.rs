@@ -36,6 +36,10 @@ impl Machine for MemoryMachine {
         CpuTime::default()
     }
 
+    fn boot_stages(&self, visit: &mut dyn FnMut(&'static str, u64)) {
+        visit("machine", 0);
+    }
+
     fn take_interrupt(&mut self) -> Option<Causes> {
         self.hardware.pending.take()
     }

@@ -18,6 +18,8 @@ fn says_that_it_is_ready() {
         "{printed}"
     );
     assert!(printed.contains("uniperf: address 10.0.0.2/24 as set by ip=, no gateway\n"));
+    let boot_time = "uniperf: boot took 0 ms: 0 machine, 0 link, 0 address\n";
+    assert!(printed.contains(boot_time), "{printed}");
     assert!(printed.contains("uniperf: ready 10.0.0.2 0\n"), "{printed}");
 }
 

@@ -1,3 +1,4 @@
+use alloc::format;
 use smoltcp::socket::tcp::State;
 use smoltcp::wire::{DhcpMessageType, Ipv4Address};
 
@@ -80,11 +81,24 @@ fn a_server_that_never_answers_is_asked_for_ever() {
     assert!((60..100).contains(&asked), "{asked} times");
     let printed = bench.printed();
     let hints = printed.matches("no DHCP server has answered").count();
-    assert!((8..12).contains(&hints), "{printed}");
+    assert_eq!(hints, 8, "{printed}");
+    let quick = [5, 15, 35, 75, 155, 275].map(|s| format!("answered for {s} s;"));
+    assert!(quick.iter().all(|hint| printed.contains(hint)), "{printed}");
     assert!(printed.contains("boot with ip=ADDRESS/PREFIX and gw=GATEWAY"));
     assert!(!printed.contains("ready"));
     bench.dhcp.as_mut().unwrap().answers = true;
     bench.run(20 * SECOND);
+    assert!(bench.printed().contains("uniperf: ready 10.0.0.2 "));
+}
+
+#[test]
+fn a_cable_that_is_not_in_is_named_as_the_reason() {
+    let mut bench = bench(Some(DhcpServer::new(OUR_IP, 300)));
+    pull_the_cable(&mut bench, 20 * SECOND);
+    let printed = bench.printed();
+    assert!(printed.contains("uniperf: no link for 5 s; is the cable in?"));
+    assert!(!printed.contains("no DHCP server"), "{printed}");
+    bench.run(5 * SECOND);
     assert!(bench.printed().contains("uniperf: ready 10.0.0.2 "));
 }
 

@@ -23,6 +23,7 @@ fn the_console_shows_what_it_runs_on() {
         "52:54:00:12:34:56",
         "link up, 1000 Mbit/s",
         "address 10.77.0.2/24 as set by ip=",
+        "uniperf: boot took ",
         "uniperf: ready 10.77.0.2 ",
     ] {
         assert!(text.contains(part), "the console lacks \"{part}\"");
