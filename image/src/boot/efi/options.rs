@@ -14,24 +14,24 @@ pub fn command_line(options: &[u8]) -> impl Iterator<Item = u8> + Clone + '_ {
     let is_text = line.clone().all(is_printable);
     let line = line.take_while(move |_| is_text).map(|unit| unit as u8);
     let name = line.clone().take_while(|byte| *byte != b' ');
-    let skipped = if ends_in_efi(name.clone()) {
+    line.skip(if is_program(name.clone()) {
         name.count()
     } else {
         0
-    };
-    line.skip(skipped)
+    })
 }
 
 fn is_printable(unit: u16) -> bool {
     matches!(unit, 0x20..=0x7e | 0x09)
 }
 
-fn ends_in_efi(name: impl Iterator<Item = u8>) -> bool {
+/// Whether a word is an application's name, and no argument that names a file.
+fn is_program(word: impl Iterator<Item = u8> + Clone) -> bool {
     let mut tail = [0; 4];
-    for byte in name {
+    for byte in word.clone() {
         tail = [tail[1], tail[2], tail[3], byte.to_ascii_lowercase()];
     }
-    tail == *b".efi"
+    tail == *b".efi" && !word.into_iter().any(|byte| byte == b'=')
 }
 
 #[cfg(test)]
@@ -60,6 +60,7 @@ mod tests {
         assert_eq!(read(&utf16("FS0:\\uniperf.EFI ip=dhcp")), " ip=dhcp");
         assert_eq!(read(&utf16("uniperf.efi")), "");
         assert_eq!(read(&utf16("ip=dhcp x.efi")), "ip=dhcp x.efi");
+        assert_eq!(read(&utf16("initrd=a.efi b")), "initrd=a.efi b");
     }
 
     #[test]
