@@ -39,6 +39,31 @@ pub enum Firmware {
 impl Firmware {
     /// Both of them.
     pub const ALL: [Self; 2] = [Self::Bios, Self::Uefi];
+
+    /// QEMU's arguments for it. Its settings are kept in `folder`.
+    pub(crate) fn arguments(self, folder: &Path) -> Result<Vec<String>> {
+        if self == Self::Bios {
+            return Ok(Vec::new());
+        }
+        let [code, fresh] = OVMF
+            .into_iter()
+            .find(|files| files.iter().all(|file| Path::new(file).exists()))
+            .context("UEFI needs OVMF: install Debian's package ovmf")?;
+        let settings = folder.join("settings.fd");
+        std::fs::copy(fresh, &settings)?;
+        let drive = "if=pflash,format=raw";
+        let words = [
+            "-drive",
+            &format!("{drive},readonly=on,file={code}"),
+            "-drive",
+            &format!("{drive},file={}", escaped(&settings)),
+            // Without a source of random numbers EDK2's network stack does not start in
+            // newer versions.
+            "-device",
+            "virtio-rng-pci",
+        ];
+        Ok(words.map(str::to_owned).to_vec())
+    }
 }
 
 /// What the firmware boots from.
@@ -90,22 +115,8 @@ impl FirmwareBoot {
     /// QEMU's arguments for the firmware and the boot device. Its settings are kept
     /// in `folder`.
     pub(crate) fn arguments(&self, folder: &Path) -> Result<Vec<OsString>> {
-        let mut words = Vec::new();
+        let mut words = self.firmware.arguments(folder)?;
         let mut add = |name: &str, value: &str| words.extend([name.to_owned(), value.to_owned()]);
-        if self.firmware == Firmware::Uefi {
-            let [code, fresh] = OVMF
-                .into_iter()
-                .find(|files| files.iter().all(|file| Path::new(file).exists()))
-                .context("UEFI needs OVMF: install Debian's package ovmf")?;
-            let settings = folder.join("settings.fd");
-            std::fs::copy(fresh, &settings)?;
-            let drive = "if=pflash,format=raw";
-            add("-drive", &format!("{drive},readonly=on,file={code}"));
-            add("-drive", &format!("{drive},file={}", escaped(&settings)));
-            // Without a source of random numbers EDK2's network stack does not start
-            // in newer versions.
-            add("-device", "virtio-rng-pci");
-        }
         if self.http_only {
             for version in ["IPv4", "IPv6"] {
                 let name = format!("opt/org.tianocore/{version}PXESupport");

@@ -198,7 +198,9 @@ pub struct Machine {
     pub machine: MachineType,
     /// What runs it.
     pub accelerator: Accelerator,
-    /// An initial RAM file system, for a Linux guest.
+    /// What starts an image that QEMU loads.
+    pub firmware: Firmware,
+    /// A file beside that image: an initial RAM file system, for a Linux guest.
     pub initrd: Option<PathBuf>,
     /// Where its serial port is.
     pub serial: SerialPort,
@@ -220,6 +222,7 @@ impl Default for Machine {
             icount: false,
             machine: MachineType::default(),
             accelerator: Accelerator::default(),
+            firmware: Firmware::Bios,
             initrd: None,
             serial: SerialPort::default(),
             screen: false,
@@ -312,6 +315,8 @@ impl Machine {
         add("-vga", if self.screen { "std" } else { "none" });
         match start {
             Start::Kernel(image) => {
+                let firmware = self.firmware.arguments(folder)?;
+                firmware.chunks(2).for_each(|word| add(&word[0], &word[1]));
                 add("-append", &network.boot_arguments(&self.append));
                 arguments.extend(["-kernel".into(), image.path().into()]);
                 if let Some(initrd) = &self.initrd {

@@ -122,6 +122,18 @@ fn machines_of_all_sizes_come_up() {
     }
 }
 
+#[test]
+fn the_image_is_at_most_a_mebibyte() {
+    let image = Image::built().unwrap();
+    for file in ["efi", "elf"] {
+        let len = std::fs::metadata(image.path().with_extension(file))
+            .unwrap()
+            .len();
+        println!("uniperf.{file}: {len} bytes");
+        assert!(len <= 1 << 20);
+    }
+}
+
 /// A file beside the image reaches it by each protocol: Linux's, and multiboot2's.
 #[test]
 fn a_file_beside_the_image_is_found() {

@@ -231,6 +231,23 @@ fn uefi_systemd_boot() {
     assert!(text.contains("booted by UEFI"), "{text}");
 }
 
+/// QEMU hands the image to OVMF.
+#[test]
+fn uefi_kernel() {
+    let machine = Machine {
+        firmware: Firmware::Uefi,
+        ..machine(&given())
+    };
+    let network = Network::tap().unwrap();
+    let image = Image::built().unwrap();
+    let (mut appliance, ready) = Appliance::boot(&image, &machine, network).unwrap();
+    let text = appliance.console().text();
+    assert!(text.contains("booted by UEFI"), "{text}");
+    let netperf = Netperf::new(&appliance, ready);
+    netperf.run(Test::TcpRr).unwrap().check().unwrap();
+    assert!(appliance.power_off().unwrap().success());
+}
+
 #[test]
 fn uefi_volume() {
     let (_folder, disk) = made(|image, path| media::make_volume(image, path).unwrap());

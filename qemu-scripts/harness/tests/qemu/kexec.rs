@@ -5,14 +5,15 @@
 use std::path::Path;
 use std::time::Duration;
 
-use uniperf_harness::{Appliance, Image, Machine, Netperf, Network, Test, linux_guest};
+use uniperf_harness::{Appliance, Firmware, Image, Machine, Netperf, Network, Test, linux_guest};
 
 /// Linux ends its devices in this time, and the appliance starts.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A Linux guest with `memory` MiB that has kexec and the image.
-fn linux(memory: u32, folder: &Path) -> Appliance {
+fn linux(firmware: Firmware, memory: u32, folder: &Path) -> Appliance {
     let machine = Machine {
+        firmware,
         memory,
         ..Machine::default()
     };
@@ -35,9 +36,9 @@ fn kexec(guest: &mut Appliance, option: &str) -> usize {
     from
 }
 
-fn the_appliance_takes_over(memory: u32, option: &str) {
+fn the_appliance_takes_over(firmware: Firmware, option: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let mut guest = linux(memory, folder.path());
+    let mut guest = linux(firmware, 512, folder.path());
     let from = kexec(&mut guest, option);
     let ready = guest.ready_after(from, HAND_OVER_TIMEOUT).unwrap();
     let by =
@@ -50,18 +51,22 @@ fn the_appliance_takes_over(memory: u32, option: &str) {
 
 #[test]
 fn by_the_system_call_for_files() {
-    the_appliance_takes_over(512, "-s");
+    for firmware in Firmware::ALL {
+        the_appliance_takes_over(firmware, "-s");
+    }
 }
 
 #[test]
 fn by_the_older_system_call() {
-    the_appliance_takes_over(512, "-c");
+    for firmware in Firmware::ALL {
+        the_appliance_takes_over(firmware, "-c");
+    }
 }
 
 #[test]
 fn the_older_system_call_puts_the_image_high_and_it_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
-    let mut guest = linux(6144, folder.path());
+    let mut guest = linux(Firmware::Bios, 6144, folder.path());
     let from = kexec(&mut guest, "-c");
     let line = guest.wait_for_line_after(from, "uniperf: stopped", HAND_OVER_TIMEOUT);
     assert!(line.unwrap().1.contains("kexec's -s"));
