@@ -61,7 +61,7 @@ pub unsafe fn start(image: Range<u64>, entry_tsc: u64) -> ! {
     let handover = unsafe { &mut *HANDOVER.address() };
     let usable = || handover.memory.regions().iter().cloned();
     // SAFETY: the caller mapped the first 4 GiB by such pages.
-    unsafe { paging::uncache_holes(usable()) };
+    unsafe { paging::uncache_holes(handover.cached.regions().iter().cloned()) };
     console::attach(handover.screen.as_ref(), usable());
     let plan = Plan::new(usable(), image.clone()).unwrap_or_else(|short| {
         power::stop(format_args!(

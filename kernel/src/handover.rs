@@ -4,7 +4,7 @@
 
 use core::num::NonZeroU64;
 
-use crate::memory::{MemoryMap, Region};
+use crate::memory::{Kind, MemoryMap, Region};
 
 /// Bytes of a command line that are kept.
 pub const COMMAND_LINE_LEN: usize = 2048;
@@ -20,6 +20,8 @@ pub struct Handover {
     pub rsdp: Option<NonZeroU64>,
     /// Usable RAM.
     pub memory: MemoryMap,
+    /// What is to be cached: usable RAM, and that which firmware keeps its tables in.
+    pub cached: MemoryMap,
     /// Where a file lies that was loaded next to the image: Linux's initrd,
     /// multiboot's first module.
     pub firmware: Option<Region>,
@@ -35,9 +37,21 @@ impl Handover {
             command_line: CommandLine::new(),
             rsdp: None,
             memory: MemoryMap::new(),
+            cached: MemoryMap::new(),
             firmware: None,
             screen: None,
         }
+    }
+
+    /// Takes over the firmware's memory map, in any order, overlapping or not.
+    pub fn take_memory(&mut self, entries: impl Iterator<Item = (Region, Kind)> + Clone) {
+        let where_it_is = |wanted: fn(Kind) -> bool| {
+            entries
+                .clone()
+                .map(move |(region, kind)| (region, wanted(kind)))
+        };
+        self.memory.fill(where_it_is(|kind| kind == Kind::Usable));
+        self.cached.fill(where_it_is(|kind| kind != Kind::Other));
     }
 }
 
@@ -144,6 +158,21 @@ pub struct Channel {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn firmwares_tables_are_cached_but_not_used() {
+        let mut handover = Handover::new();
+        let entries = [
+            (0..4, Kind::Usable),
+            (4..6, Kind::Tables),
+            (6..9, Kind::Other),
+            (9..12, Kind::Usable),
+        ];
+        handover.take_memory(entries.into_iter());
+        assert_eq!(handover.memory.total(), 7);
+        assert_eq!(handover.cached.total(), 9);
+        assert!(handover.cached.regions().contains(&(0..6)));
+    }
 
     #[test]
     fn a_command_line_that_is_too_long_is_cut_and_the_rest_counted() {

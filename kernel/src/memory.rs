@@ -30,6 +30,28 @@ const LEAST_FOR_HERMIT: u64 = 16 << 20;
 /// A part of physical memory that the firmware says is usable.
 pub type Region = Range<u64>;
 
+/// What firmware uses a part of memory for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing: it is free.
+    Usable,
+    /// ACPI's tables and what firmware keeps beside them. It is RAM.
+    Tables,
+    /// Devices, or whatever else.
+    Other,
+}
+
+impl Kind {
+    /// The types of e820, which PVH and multiboot2 have taken over (ACPI 6.5, 15.2).
+    pub fn of_e820(kind: u32) -> Self {
+        match kind {
+            1 => Self::Usable,
+            3 | 4 => Self::Tables,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// Usable RAM: regions that do not overlap. Firmware may report any number in any
 /// order; what finds no room here is not used.
 #[derive(Debug)]

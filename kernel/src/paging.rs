@@ -69,18 +69,18 @@ fn page_tables() -> OffsetPageTable<'static> {
     unsafe { OffsetPageTable::new(&mut *root, VirtAddr::new(0)) }
 }
 
-/// Turns caching off for whatever below 4 GiB is not RAM: device registers and
-/// firmware.
+/// Turns caching off for whatever below 4 GiB is not in `ram`: device registers, the
+/// BIOS.
 ///
 /// # Safety
 ///
 /// The first 4 GiB must be mapped one to one by 2 MiB pages.
-pub unsafe fn uncache_holes(usable: impl Iterator<Item = Region> + Clone) {
+pub unsafe fn uncache_holes(ram: impl Iterator<Item = Region> + Clone) {
     let mut tables = page_tables();
     let mut start = LARGE_PAGE;
     while start < MAPPED_AT_BOOT {
         let end = start + LARGE_PAGE;
-        if !usable
+        if !ram
             .clone()
             .any(|region| region.start < end && start < region.end)
         {

@@ -8,9 +8,10 @@ use core::num::NonZeroU64;
 
 use multiboot2::{
     BootInformation, BootInformationHeader, EFIMemoryAreaType, FramebufferField, FramebufferType,
-    MaybeDynSized, MemoryAreaType, TagHeader,
+    MaybeDynSized, TagHeader,
 };
 use uniperf_kernel::handover::{Channel, Handover, Pixels, Screen};
+use uniperf_kernel::memory::Kind;
 use uniperf_kernel::{boot, clock, power};
 
 const UEFI_PAGE: u64 = 4096;
@@ -44,17 +45,17 @@ fn hand_over(info: &BootInformation<'_>, handover: &mut Handover) {
         handover.command_line.extend(line.bytes());
     }
     if let Some(map) = info.memory_map_tag() {
-        handover.memory.fill(map.memory_areas().iter().map(|area| {
+        handover.take_memory(map.memory_areas().iter().map(|area| {
             let end = area.start_address().saturating_add(area.size());
-            let usable = area.typ() == MemoryAreaType::Available;
-            (area.start_address()..end, usable)
+            let kind = Kind::of_e820(area.typ().into());
+            (area.start_address()..end, kind)
         }));
     } else if let Some(map) = info.efi_memory_map_tag() {
-        handover.memory.fill(map.memory_areas().map(|area| {
+        handover.take_memory(map.memory_areas().map(|area| {
             let end = area
                 .phys_start
                 .saturating_add(area.page_count.saturating_mul(UEFI_PAGE));
-            (area.phys_start..end, is_free(area.ty))
+            (area.phys_start..end, kind(area.ty))
         }));
     }
     handover.firmware = info
@@ -85,17 +86,18 @@ fn hand_over(info: &BootInformation<'_>, handover: &mut Handover) {
     });
 }
 
-/// Memory that is free once boot services have ended, as GRUB has seen to (UEFI
-/// 2.10, table 7.10).
-fn is_free(kind: EFIMemoryAreaType) -> bool {
-    [
-        EFIMemoryAreaType::LOADER_CODE,
-        EFIMemoryAreaType::LOADER_DATA,
-        EFIMemoryAreaType::BOOT_SERVICES_CODE,
-        EFIMemoryAreaType::BOOT_SERVICES_DATA,
-        EFIMemoryAreaType::CONVENTIONAL,
-    ]
-    .contains(&kind)
+/// What memory is for once boot services have ended, as GRUB has seen to (UEFI 2.10,
+/// table 7.10).
+fn kind(kind: EFIMemoryAreaType) -> Kind {
+    match kind {
+        EFIMemoryAreaType::LOADER_CODE
+        | EFIMemoryAreaType::LOADER_DATA
+        | EFIMemoryAreaType::BOOT_SERVICES_CODE
+        | EFIMemoryAreaType::BOOT_SERVICES_DATA
+        | EFIMemoryAreaType::CONVENTIONAL => Kind::Usable,
+        EFIMemoryAreaType::ACPI_RECLAIM | EFIMemoryAreaType::ACPI_NON_VOLATILE => Kind::Tables,
+        _ => Kind::Other,
+    }
 }
 
 fn channel(field: FramebufferField) -> Channel {

@@ -8,6 +8,7 @@ use core::num::NonZeroU64;
 use core::slice;
 
 use uniperf_kernel::handover::Handover;
+use uniperf_kernel::memory::Kind;
 use uniperf_kernel::{boot, clock, power};
 
 global_asm!(
@@ -26,7 +27,6 @@ global_asm!(
 const MAGIC: u32 = 0x336e_c578;
 /// The memory map came with version 1.
 const VERSION_WITH_MEMORY_MAP: u32 = 1;
-const USABLE: u32 = 1;
 
 /// `hvm_start_info`.
 #[repr(C)]
@@ -95,9 +95,9 @@ impl StartInfo {
                 self.memory_map_entries as usize,
             )
         };
-        handover.memory.fill(entries.iter().map(|entry| {
+        handover.take_memory(entries.iter().map(|entry| {
             let end = entry.address.saturating_add(entry.size);
-            (entry.address..end, entry.kind == USABLE)
+            (entry.address..end, Kind::of_e820(entry.kind))
         }));
         if self.modules > 0 && self.module_list != 0 {
             // SAFETY: the structure says where the list is, and that it has an

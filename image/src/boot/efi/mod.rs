@@ -21,6 +21,7 @@ mod entry {
     use uefi::boot::{self as services, MemoryType};
     use uefi::mem::memory_map::MemoryMap;
     use uefi::{Handle, Status};
+    use uniperf_kernel::memory::Kind;
     use uniperf_kernel::{boot, clock};
 
     use super::{describe, initrd};
@@ -52,10 +53,10 @@ mod entry {
                 handover.firmware = initrd::load(handle, handover.command_line.bytes());
                 let map = services::exit_boot_services(None);
                 core::arch::asm!("cli", options(nomem, nostack));
-                handover.memory.fill(map.entries().map(|entry| {
+                handover.take_memory(map.entries().map(|entry| {
                     let len = entry.page_count.saturating_mul(PAGE);
                     let end = entry.phys_start.saturating_add(len);
-                    (entry.phys_start..end, is_free(entry.ty))
+                    (entry.phys_start..end, kind(entry.ty))
                 }));
             });
             settle(go_on, entry_tsc)
@@ -71,15 +72,16 @@ mod entry {
         }
     }
 
-    /// Memory that is free once boot services have ended (UEFI 2.10, table 7.10).
-    fn is_free(kind: MemoryType) -> bool {
-        [
-            MemoryType::LOADER_CODE,
-            MemoryType::LOADER_DATA,
-            MemoryType::BOOT_SERVICES_CODE,
-            MemoryType::BOOT_SERVICES_DATA,
-            MemoryType::CONVENTIONAL,
-        ]
-        .contains(&kind)
+    /// What memory is for once boot services have ended (UEFI 2.10, table 7.10).
+    fn kind(kind: MemoryType) -> Kind {
+        match kind {
+            MemoryType::LOADER_CODE
+            | MemoryType::LOADER_DATA
+            | MemoryType::BOOT_SERVICES_CODE
+            | MemoryType::BOOT_SERVICES_DATA
+            | MemoryType::CONVENTIONAL => Kind::Usable,
+            MemoryType::ACPI_RECLAIM | MemoryType::ACPI_NON_VOLATILE => Kind::Tables,
+            _ => Kind::Other,
+        }
     }
 }

@@ -17,7 +17,7 @@ mod entry {
     use core::{ptr, slice};
 
     use uniperf_kernel::handover::Handover;
-    use uniperf_kernel::memory::Region;
+    use uniperf_kernel::memory::{Kind, Region};
     use uniperf_kernel::{boot, clock, power};
 
     use super::params::{self, Params};
@@ -85,9 +85,7 @@ mod entry {
             .or_else(|| rsdp_of_firmware(params));
         handover.firmware = params.initrd();
         handover.screen = params.screen();
-        handover
-            .memory
-            .fill(params.memory().chain(extended(params.setup_data())));
+        handover.take_memory(params.memory().chain(extended(params.setup_data())));
     }
 
     fn rsdp_of_firmware(params: Params<'_>) -> Option<NonZeroU64> {
@@ -101,7 +99,7 @@ mod entry {
     }
 
     /// The memory map's entries beyond those in `boot_params`.
-    fn extended(first: u64) -> impl Iterator<Item = (Region, bool)> + Clone {
+    fn extended(first: u64) -> impl Iterator<Item = (Region, Kind)> + Clone {
         setup_data(first)
             .filter(|data| data.kind == SETUP_E820_EXTENDED)
             .flat_map(|data| params::e820(content(data)))

@@ -4,7 +4,7 @@
 use core::num::NonZeroU64;
 
 use uniperf_kernel::handover::{Channel, Pixels, Screen};
-use uniperf_kernel::memory::Region;
+use uniperf_kernel::memory::{Kind, Region};
 
 /// Bytes of the record.
 pub const LEN: usize = 4096;
@@ -46,8 +46,6 @@ const VIDEO_VESA: u8 = 0x23;
 const VIDEO_EFI: u8 = 0x70;
 const VGA_TEXT: u64 = 0xb_8000;
 
-const USABLE: u32 = 1;
-
 /// A record's bytes.
 #[derive(Clone, Copy)]
 pub struct Params<'a>(&'a [u8; LEN]);
@@ -87,8 +85,8 @@ impl<'a> Params<'a> {
         u64::from(self.u32(SETUP_DATA)) | u64::from(self.u32(SETUP_DATA + 4)) << 32
     }
 
-    /// The memory map: regions, and whether each is usable.
-    pub fn memory(self) -> impl Iterator<Item = (Region, bool)> + Clone + use<'a> {
+    /// The memory map.
+    pub fn memory(self) -> impl Iterator<Item = (Region, Kind)> + Clone + use<'a> {
         let count = usize::from(self.0[E820_COUNT]).min(MOST_E820);
         e820(&self.0[E820..E820 + count * E820_LEN])
     }
@@ -151,13 +149,13 @@ pub fn rsdp_word(command_line: &[u8]) -> Option<NonZeroU64> {
 }
 
 /// The entries of an e820 table, of which those that are cut off are left out.
-pub fn e820(table: &[u8]) -> impl Iterator<Item = (Region, bool)> + Clone + use<'_> {
+pub fn e820(table: &[u8]) -> impl Iterator<Item = (Region, Kind)> + Clone + use<'_> {
     table.chunks_exact(E820_LEN).map(|entry| {
         let word = |at| u64::from(u32_at(entry, at)) | u64::from(u32_at(entry, at + 4)) << 32;
         let start = word(0);
         (
             start..start.saturating_add(word(8)),
-            u32_at(entry, 16) == USABLE,
+            Kind::of_e820(u32_at(entry, 16)),
         )
     })
 }
@@ -253,7 +251,13 @@ mod tests {
         }
         let params = Params::new(&bytes).unwrap();
         let memory: Vec<_> = params.memory().collect();
-        assert_eq!(memory, [(0..0x9_fc00, true), (0xf_0000..0x10_0000, false)]);
+        assert_eq!(
+            memory,
+            [
+                (0..0x9_fc00, Kind::Usable),
+                (0xf_0000..0x10_0000, Kind::Other)
+            ]
+        );
     }
 
     #[test]
