@@ -20,12 +20,35 @@ global_asm!(
     .set gdt_pointer_at, code + gdt_pointer - setup
     .set gdt_pointer_base, gdt_pointer_at + 2
     .set protected_at, code + protected - setup
+    .set no_64_bit_mode_at, code + no_64_bit_mode - setup
     .set far_pointer_at, code + far_pointer - setup
 setup:
     cld
     mov ax, ds
     mov es, ax
 
+    # A CPU without 64-bit mode (Intel SDM volume 2, CPUID) would just start again.
+    mov eax, 0x80000000
+    cpuid
+    cmp eax, 0x80000001
+    jb 6f
+    mov eax, 0x80000001
+    cpuid
+    test edx, 1 << 29
+    jnz 8f
+6:  mov si, offset no_64_bit_mode_at
+7:  lodsb
+    mov dx, 0x3f8               # COM1, as firmware has left it
+    out dx, al
+    mov ah, 0x0e                # and the screen
+    mov bx, 7
+    int 0x10
+    cmp al, 10
+    jne 7b
+9:  hlt
+    jmp 9b
+
+8:
     # boot_params: all zero but for the header, which the loader has filled in.
     mov di, params
     xor ax, ax
@@ -119,6 +142,8 @@ gdt_pointer:
 far_pointer:
     .long 0
     .word 0x10
+no_64_bit_mode:
+    .ascii "uniperf: stopped: this CPU has no 64-bit mode\r\n"
     .code64
     "#
 );

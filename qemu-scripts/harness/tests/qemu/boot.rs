@@ -179,6 +179,19 @@ fn a_file_beside_the_image_is_found() {
 }
 
 #[test]
+fn a_cpu_without_64_bit_mode_is_told() {
+    let machine = Machine {
+        cpu: "qemu32".into(),
+        ..Machine::default()
+    };
+    let appliance =
+        Appliance::start(&Image::built().unwrap(), &machine, Network::tap().unwrap()).unwrap();
+    appliance
+        .wait_for_line("this CPU has no 64-bit mode", SECONDS(30))
+        .unwrap();
+}
+
+#[test]
 fn instructions_can_be_counted() {
     let rig = Rig::with(Machine {
         icount: true,
