@@ -1,5 +1,5 @@
 //! What the appliance needs of ACPI's byte code, found by its shape without an
-//! interpreter: `\_S5`, the sleep type that turns the machine off, which is a package of
+//! interpreter: `\_S5`, the sleep types that turn the machine off, which is a package of
 //! constants in every table seen, and the entries of PCI routing tables, where they are
 //! packages of constants too.
 
@@ -14,28 +14,33 @@ const WORD_PREFIX: u8 = 0x0b;
 const DWORD_PREFIX: u8 = 0x0c;
 const PACKAGE: u8 = 0x12;
 
-/// Finds `Name (_S5, Package () { TYPE, … })` and returns TYPE.
-pub(crate) fn soft_off_type(aml: &[u8]) -> Option<u8> {
+/// Finds `Name (_S5, Package () { A, B, … })` and returns the sleep types A, for the PM1a
+/// control register, and B, for PM1b.
+pub(crate) fn soft_off_types(aml: &[u8]) -> Option<[u8; 2]> {
     const OBJECT: &[u8] = b"_S5_";
     aml.windows(OBJECT.len())
         .enumerate()
         .filter(|(_, window)| *window == OBJECT)
         .find_map(|(at, _)| {
             let is_name = aml[..at].ends_with(&[NAME]) || aml[..at].ends_with(&[NAME, b'\\']);
-            is_name.then(|| package_head(&aml[at + OBJECT.len()..]))?
+            is_name.then(|| sleep_types(&aml[at + OBJECT.len()..]))?
         })
 }
 
-/// The first element of a package, where it is a small constant.
-fn package_head(aml: &[u8]) -> Option<u8> {
+/// The first elements of a package, where they are constants of three bits. Where there is
+/// one only, or the second is something else, it is for both.
+fn sleep_types(aml: &[u8]) -> Option<[u8; 2]> {
     let aml = aml.strip_prefix(&[PACKAGE])?;
     // Bits 6 and 7 of the first length byte count the further ones.
     let further = usize::from(aml.first()? >> 6);
-    match aml.get(1 + further..)? {
-        [0, ..] => None,
-        [_, BYTE_PREFIX, value, ..] | [_, value @ (ZERO | ONE), ..] => Some(*value),
-        _ => None,
-    }
+    let (elements, rest) = aml.get(1 + further..)?.split_first()?;
+    let (first, rest) = (*elements >= 1).then(|| integer(rest))??;
+    let second = (*elements >= 2).then(|| integer(rest)).flatten();
+    let types = [first, second.map_or(first, |(second, _)| second)];
+    types
+        .iter()
+        .all(|kind| *kind < 8)
+        .then(|| types.map(|kind| kind as u8))
 }
 
 /// The global system interrupts that routing tables (ACPI 6.5, 6.2.13) have for pin `pin`
@@ -88,26 +93,27 @@ mod tests {
 
     #[test]
     fn the_shapes_that_firmware_has_are_read() {
+        let types = |aml: &[u8]| soft_off_types(aml);
         assert_eq!(
-            soft_off_type(b"x\x08_S5_\x12\x06\x04\x00\x00\x00\x00"),
-            Some(0)
+            types(b"x\x08_S5_\x12\x06\x04\x00\x00\x00\x00"),
+            Some([0, 0])
         );
         assert_eq!(
-            soft_off_type(b"\x08\\_S5_\x12\x0a\x04\x0a\x05\x0a\x05\x00\x00"),
-            Some(5)
+            types(b"\x08\\_S5_\x12\x0a\x04\x0a\x05\x0a\x06\x00\x00"),
+            Some([5, 6])
         );
-        assert_eq!(soft_off_type(b"\x08_S5_\x12\x47\x00\x04\x01\x01"), Some(1));
+        assert_eq!(types(b"\x08_S5_\x12\x47\x00\x04\x01\x00"), Some([1, 0]));
+        assert_eq!(types(b"\x08_S5_\x12\x04\x01\x0a\x07"), Some([7, 7]));
     }
 
     #[test]
     fn other_mentions_are_passed_over() {
-        assert_eq!(soft_off_type(b"_S5_\x12\x06\x04\x0a\x07"), None);
-        assert_eq!(soft_off_type(b"\x08_S5_\x12\x06\x00"), None);
-        assert_eq!(soft_off_type(b"\x08_S5_"), None);
-        assert_eq!(
-            soft_off_type(b"\x10_S5_\x08_S5_\x12\x06\x04\x0a\x07"),
-            Some(7)
-        );
+        let types = |aml: &[u8]| soft_off_types(aml);
+        assert_eq!(types(b"_S5_\x12\x06\x04\x0a\x07"), None);
+        assert_eq!(types(b"\x08_S5_\x12\x06\x00"), None);
+        assert_eq!(types(b"\x08_S5_\x12\x06\x02\x0a\x08\x00"), None);
+        assert_eq!(types(b"\x08_S5_"), None);
+        assert_eq!(types(b"\x10_S5_\x08_S5_\x12\x06\x04\x0a\x07"), Some([7, 7]));
     }
 
     #[test]
@@ -130,10 +136,10 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_survived(aml in proptest::collection::vec(any::<u8>(), 0..64)) {
-            let _ = soft_off_type(&aml);
+            let _ = soft_off_types(&aml);
             let _ = interrupts_of(&aml, 1, 2).count();
             let _ = interrupts_of(&[b"\x12\x0c\x04", &aml[..]].concat(), 1, 2).count();
-            let _ = soft_off_type(&[b"\x08_S5_\x12", &aml[..]].concat());
+            let _ = soft_off_types(&[b"\x08_S5_\x12", &aml[..]].concat());
         }
     }
 }

@@ -11,6 +11,8 @@ use crate::clock;
 mod reg {
     pub const ID: u32 = 0x20;
     pub const EOI: u32 = 0xb0;
+    /// The first of eight, a bit a vector.
+    pub const IN_SERVICE: u32 = 0x100;
     pub const LVT_TIMER: u32 = 0x320;
     pub const TIMER_INITIAL_COUNT: u32 = 0x380;
     pub const TIMER_CURRENT_COUNT: u32 = 0x390;
@@ -18,9 +20,12 @@ mod reg {
 }
 
 const IA32_APIC_BASE: u32 = 0x1b;
+const BASE_ENABLE: u64 = 1 << 11;
 const BASE_X2APIC: u64 = 1 << 10;
 const BASE_ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 const X2APIC_FIRST: u32 = 0x800;
+
+const VECTORS: u32 = 256;
 
 const LVT_MASKED: u32 = 1 << 16;
 const DIVIDE_BY_16: u32 = 0b0011;
@@ -56,12 +61,44 @@ fn write(register: u32, value: u32) {
     }
 }
 
-/// Finds the local APIC in the mode that Hermit has put it in.
+/// Switches the local APIC on where firmware or the kernel before has switched it off, as
+/// Hermit takes it to be on. To be called before Hermit starts.
+pub(crate) fn switch_on() {
+    let mut base = Msr::new(IA32_APIC_BASE);
+    // SAFETY: every x86_64 CPU has this MSR; where the APIC is off, it is in no mode that
+    // forbids to switch it on (Intel SDM volume 3, 12.4.3 and 12.12.1).
+    unsafe {
+        let value = base.read();
+        if value & BASE_ENABLE == 0 {
+            base.write(value & !BASE_X2APIC | BASE_ENABLE);
+        }
+    }
+}
+
+/// Finds the local APIC in the mode that Hermit has put it in, and ends all interrupts
+/// that were being handled when whoever ran before gave the machine away: the APIC
+/// delivers none of the same or a lower class until then.
 pub(crate) fn init() {
     // SAFETY: every x86_64 CPU has this MSR.
     let base = unsafe { Msr::new(IA32_APIC_BASE).read() };
     X2APIC.store(base & BASE_X2APIC != 0, Ordering::Relaxed);
     BASE.store(base & BASE_ADDRESS, Ordering::Relaxed);
+    for _ in 0..VECTORS {
+        if !end_stray_interrupt() {
+            break;
+        }
+    }
+}
+
+/// Ends the interrupt being handled, if the local APIC thinks that one is. For its
+/// spurious vector it does not (Intel SDM volume 3, 12.9). Returns whether it did.
+pub(crate) fn end_stray_interrupt() -> bool {
+    let mut words = (0..VECTORS / 32).map(|word| read(reg::IN_SERVICE + word * 0x10));
+    let handles_one = words.any(|word| word != 0);
+    if handles_one {
+        end_of_interrupt();
+    }
+    handles_one
 }
 
 /// Measures the timer against the clock and leaves it stopped, with the timer's

@@ -57,6 +57,7 @@ pub unsafe fn hand_over(write: impl FnOnce(&mut Handover)) {
 /// 2 MiB pages in tables that lie inside `image`.
 pub unsafe fn start(image: Range<u64>, entry_tsc: u64) -> ! {
     pci::stop_network_dma(ConfigPorts);
+    apic::switch_on();
     // SAFETY: as in `hand_over`.
     let handover = unsafe { &mut *HANDOVER.address() };
     let usable = || handover.memory.regions().iter().cloned();
@@ -161,6 +162,7 @@ pub fn init() -> Machine {
     });
     let ((args, rejected), command_line_cut) = line;
     log::set_max_level(args.log);
+    power::remember(rsdp);
     interrupts::init(rsdp);
     apic::init_timer();
     stages::end("interrupts");

@@ -21,9 +21,8 @@ const ROOT_ALIGN: usize = 16;
 
 /// Every table's header (5.2.6): signature, length at 4.
 const HEADER_LEN: usize = 36;
-/// A longer one is a wrong length. The largest that is looked for has 276 bytes; the
-/// list of tables has 8 for each.
-const MOST_LEN: usize = 64 << 10;
+/// A longer one is a wrong length. Byte code has some hundred KiB.
+const MOST_LEN: usize = 4 << 20;
 
 /// Physical memory.
 pub trait Memory {
@@ -54,30 +53,41 @@ impl<M: Memory> Tables<M> {
         NonZeroU64::new(self.root)
     }
 
-    /// The whole table with `signature`, header included.
+    /// The first table with `signature`, whole, header included.
     pub fn table(&self, signature: &[u8; 4]) -> Option<&[u8]> {
+        self.tables(signature).next()
+    }
+
+    /// All tables with `signature`.
+    pub fn tables(&self, signature: &[u8; 4]) -> impl Iterator<Item = &[u8]> {
+        let (list, entry_len) = self.entries().unwrap_or((&[], 4));
+        list.chunks_exact(entry_len).filter_map(move |entry| {
+            let mut address = [0; 8];
+            address[..entry_len].copy_from_slice(entry);
+            self.at(u64::from_le_bytes(address), signature)
+        })
+    }
+
+    /// The list of tables, and the length of an entry.
+    fn entries(&self) -> Option<(&[u8], usize)> {
         let root = self.memory.read(self.root, ROOT_LEN)?;
         let wide = (root[ROOT_REVISION] >= 2)
             .then(|| self.memory.read(self.root, ROOT_LEN_2))
             .flatten()
             .filter(|root| sum(root) == 0)
             .and_then(|root| self.list(u64_at(root, ROOT_XSDT)?, b"XSDT"));
-        let (list, entry_len) = match wide {
-            Some(list) => (list, 8),
-            None => (self.list(u64::from(u32_at(root, ROOT_RSDT)?), b"RSDT")?, 4),
-        };
-        list.chunks_exact(entry_len).find_map(|entry| {
-            let mut address = [0; 8];
-            address[..entry_len].copy_from_slice(entry);
-            self.checked(u64::from_le_bytes(address), signature)
-        })
+        match wide {
+            Some(list) => Some((list, 8)),
+            None => Some((self.list(u64::from(u32_at(root, ROOT_RSDT)?), b"RSDT")?, 4)),
+        }
     }
 
     fn list(&self, address: u64, signature: &[u8; 4]) -> Option<&[u8]> {
-        self.checked(address, signature)?.get(HEADER_LEN..)
+        self.at(address, signature)?.get(HEADER_LEN..)
     }
 
-    fn checked(&self, address: u64, signature: &[u8; 4]) -> Option<&[u8]> {
+    /// The whole table at `address`, if it has that signature.
+    pub fn at(&self, address: u64, signature: &[u8; 4]) -> Option<&[u8]> {
         let header = self.memory.read(address, HEADER_LEN)?;
         if !header.starts_with(signature) {
             return None;

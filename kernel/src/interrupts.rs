@@ -19,6 +19,8 @@ use crate::{apic, clock, console, idle, panic};
 /// Above the vectors that Hermit gives to interrupt lines (32 to 56), apart from
 /// the few single ones that it uses (112 to 127).
 const NIC_VECTOR: u8 = 0x90;
+/// The vectors below are exceptions.
+const FIRST_INTERRUPT: u8 = 32;
 const CONSOLE_VECTOR: u8 = 0x91;
 pub(crate) const TIMER_VECTOR: u8 = 0x92;
 
@@ -76,11 +78,15 @@ static MAILBOX: AtomicU32 = AtomicU32::new(0);
 static NIC_INTERRUPTS: AtomicU64 = AtomicU64::new(0);
 static UNCLAIMED: AtomicU32 = AtomicU32::new(0);
 
-/// Installs the vectors of console, timer and CPU exceptions.
+/// Installs the vectors of console, timer and CPU exceptions, and one for all that nobody
+/// should use.
 pub(crate) fn init(rsdp: Option<NonZeroU64>) {
     apic::init();
     STATE.with(|state| {
         let table = descriptor_table();
+        for vector in FIRST_INTERRUPT..=u8::MAX {
+            table[vector].set_handler_fn(on_stray);
+        }
         table[CONSOLE_VECTOR].set_handler_fn(on_console);
         table[TIMER_VECTOR].set_handler_fn(on_timer);
         panic::install(table);
@@ -234,6 +240,13 @@ fn unclaimed(state: &mut State) {
         MAILBOX.fetch_or(Causes::FAULT.bits() | CLAIMED, Ordering::Release);
         idle::poll_from_now_on();
     }
+}
+
+/// What firmware had set up may come late, and the local APIC has a vector for an interrupt
+/// that went away before it was taken.
+extern "x86-interrupt" fn on_stray(_frame: InterruptStackFrame) {
+    idle::interrupted();
+    apic::end_stray_interrupt();
 }
 
 extern "x86-interrupt" fn on_console(_frame: InterruptStackFrame) {

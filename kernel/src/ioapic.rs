@@ -49,14 +49,11 @@ impl IoApic {
         }
     }
 
-    /// Stops all pins from interrupting, whatever firmware has left them at.
+    /// Stops all pins from interrupting, whatever firmware has left them at. They become
+    /// edge-triggered, by which a pin forgets that a CPU still has to end its interrupt.
     pub(crate) fn mask_all(self) {
         for index in 0..self.pins() {
-            Pin {
-                io_apic: self,
-                index,
-            }
-            .mask();
+            self.write(REDIRECTION + index * 2, MASKED);
         }
     }
 

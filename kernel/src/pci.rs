@@ -247,6 +247,9 @@ fn vendor(address: PciAddress, access: impl ConfigRegionAccess) -> u16 {
 pub struct ConfigPorts;
 
 #[cfg(target_os = "none")]
+pub(crate) use ports::write_byte;
+
+#[cfg(target_os = "none")]
 mod ports {
     use super::{ConfigPorts, ConfigRegionAccess, PciAddress};
     use x86_64::instructions::port::Port;
@@ -264,6 +267,14 @@ mod ports {
         // SAFETY: the port selects a register and has no other effect.
         unsafe { Port::<u32>::new(ADDRESS).write(word) };
         Port::new(DATA)
+    }
+
+    /// Writes one byte of configuration space, on bus 0.
+    pub(crate) fn write_byte(device: u8, function: u8, offset: u16, value: u8) {
+        select(PciAddress::new(0, 0, device, function), offset);
+        // SAFETY: the byte of the register just selected; that it may be written is the
+        // caller's word.
+        unsafe { Port::<u8>::new(DATA + (offset & 3)).write(value) };
     }
 
     impl ConfigRegionAccess for ConfigPorts {

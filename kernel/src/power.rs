@@ -1,12 +1,18 @@
 //! Ways to stop the machine.
 
 use core::fmt;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::num::NonZeroU64;
+use core::sync::atomic::{AtomicU64, Ordering};
 
+use x86_64::VirtAddr;
 use x86_64::instructions::port::Port;
+use x86_64::instructions::tables::lidt;
 use x86_64::instructions::{hlt, interrupts};
+use x86_64::structures::DescriptorTablePointer;
 
-use crate::{clock, console};
+use crate::fadt::{Fadt, Register};
+use crate::firmware::{FirstFourGib, Tables};
+use crate::{acpi, aml, clock, console, pci};
 
 /// QEMU's `isa-debug-exit` device, at the port that our scripts give it. QEMU
 /// exits with twice the value and one; on other machines nothing is there.
@@ -19,27 +25,32 @@ const KEYBOARD_COMMAND: u16 = 0x64;
 const PULSE_RESET: u8 = 0xfe;
 /// Reset control register of the chip set: hard reset of the CPU.
 const RESET_CONTROL: u16 = 0xcf9;
+const SYSTEM_RESET: u8 = 0x02;
 const HARD_RESET: u8 = 0x06;
 
-/// Sleep-enable bit of the PM1 control register (ACPI 6.5, 4.8.3.2).
+/// The PM1 control register (ACPI 6.5, 4.8.3.2): whether the chip set is in ACPI mode, the
+/// sleep type, and the bit that begins to sleep.
+const ACPI_MODE: u16 = 1 << 0;
+const SLEEP_TYPE_SHIFT: u16 = 10;
+const SLEEP_TYPE: u16 = 7 << SLEEP_TYPE_SHIFT;
 const SLEEP_ENABLE: u16 = 1 << 13;
 
-/// How ACPI turns the machine off.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SoftOff {
-    /// Port of the PM1a control register.
-    pub(crate) port: u16,
-    /// Sleep type of state S5.
-    pub(crate) sleep_type: u8,
+/// How long firmware may take to enter ACPI mode.
+const ACPI_MODE_US: u32 = 300_000;
+/// How long a machine may take to go off, or to begin anew.
+const END_US: u32 = 100_000;
+
+/// Physical address of ACPI's root pointer; 0 when not known.
+static ROOT: AtomicU64 = AtomicU64::new(0);
+
+/// Keeps what [`off`] and [`reboot`] need.
+pub(crate) fn remember(root: Option<NonZeroU64>) {
+    ROOT.store(root.map_or(0, NonZeroU64::get), Ordering::Relaxed);
 }
 
-/// Port in the upper half, sleep type in the lower; 0 when not known.
-static SOFT_OFF: AtomicU32 = AtomicU32::new(0);
-
-/// Keeps what [`off`] needs.
-pub(crate) fn remember(soft_off: SoftOff) {
-    let word = u32::from(soft_off.port) << 16 | u32::from(soft_off.sleep_type);
-    SOFT_OFF.store(word, Ordering::Relaxed);
+fn tables() -> Option<Tables<FirstFourGib>> {
+    let root = NonZeroU64::new(ROOT.load(Ordering::Relaxed))?;
+    Tables::find(FirstFourGib, Some(root))
 }
 
 /// Turns the machine off through ACPI. Where that does not work it says so and
@@ -47,26 +58,99 @@ pub(crate) fn remember(soft_off: SoftOff) {
 pub fn off() -> ! {
     console::drain();
     interrupts::disable();
-    let word = SOFT_OFF.load(Ordering::Relaxed);
-    let (port, sleep_type) = ((word >> 16) as u16, word as u16);
-    if port != 0 {
-        // SAFETY: the port of the PM1a control register, as the FADT has it.
-        unsafe { Port::new(port).write(sleep_type << 10 | SLEEP_ENABLE) };
-        clock::delay_us(100_000);
+    if let Some(tables) = tables() {
+        soft_off(&tables);
     }
     stop(format_args!(
         "no way found to turn the machine off; it is safe to do so now"
     ))
 }
 
-/// Restarts the machine.
+/// Enters sleep state S5, where the tables say how.
+fn soft_off(tables: &Tables<FirstFourGib>) -> Option<()> {
+    let fadt = Fadt(tables.table(b"FACP")?);
+    let types = acpi::byte_code(tables).find_map(aml::soft_off_types)?;
+    let controls = fadt.pm1_control();
+    enter_acpi_mode(fadt, controls[0]?);
+    for (control, kind) in controls.into_iter().zip(types) {
+        let Some(control) = control else { continue };
+        let mut control = Port::<u16>::new(control);
+        // SAFETY: a PM1 control register, as the FADT has it, and the sleep type that the
+        // byte code names for it.
+        unsafe {
+            let others = control.read() & !(SLEEP_TYPE | SLEEP_ENABLE);
+            control.write(others | u16::from(kind) << SLEEP_TYPE_SHIFT | SLEEP_ENABLE);
+        }
+    }
+    clock::delay_us(END_US);
+    Some(())
+}
+
+/// Has firmware leave the chip set to us; until then it may not sleep (4.8.2.5). A BIOS
+/// begins without, UEFI in ACPI mode.
+fn enter_acpi_mode(fadt: Fadt<'_>, control: u16) {
+    let mut control = Port::<u16>::new(control);
+    // SAFETY: reading a control register changes nothing.
+    let mut is_on = || unsafe { control.read() } & ACPI_MODE != 0;
+    let Some((port, value)) = fadt.acpi_enable().filter(|_| !is_on()) else {
+        return;
+    };
+    // SAFETY: the port and the value that the FADT has for this.
+    unsafe { Port::new(port).write(value) };
+    let end = clock::now() + u64::from(ACPI_MODE_US) * 1000;
+    while !is_on() && clock::now() < end {}
+}
+
+/// Restarts the machine: as ACPI says, else by what every PC has.
 pub fn reboot() -> ! {
     console::drain();
     interrupts::disable();
-    // SAFETY: both ports do nothing but reset the machine.
+    let tables = tables();
+    let fadt = tables.as_ref().and_then(|tables| tables.table(b"FACP"));
+    if let Some((register, value)) = fadt.and_then(|fadt| Fadt(fadt).reset()) {
+        write(register, value);
+        clock::delay_us(END_US);
+    }
+    // SAFETY: these ports do nothing but reset the machine.
     unsafe {
+        Port::new(RESET_CONTROL).write(SYSTEM_RESET);
         Port::new(RESET_CONTROL).write(HARD_RESET);
+        clock::delay_us(END_US);
         Port::new(KEYBOARD_COMMAND).write(PULSE_RESET);
+        clock::delay_us(END_US);
+    }
+    triple_fault()
+}
+
+/// Writes a register of ACPI's reset description (ACPI 6.5, 4.8.3.6).
+fn write(register: Register, value: u8) {
+    match register {
+        // SAFETY: the register that the FADT has for this.
+        Register::Port(port) => unsafe { Port::new(port).write(value) },
+        // SAFETY: as above; the first 4 GiB are mapped one to one.
+        Register::Memory(address) if address < 4 << 30 => unsafe {
+            (address as *mut u8).write_volatile(value);
+        },
+        Register::Memory(_) => {}
+        Register::Pci {
+            device,
+            function,
+            offset,
+        } => pci::write_byte(device, function, offset, value),
+    }
+}
+
+/// A fault whose handler cannot be found, nor that of the fault which this is: the CPU
+/// shuts down, and the board resets it (Intel SDM volume 3, double fault exception).
+fn triple_fault() -> ! {
+    let none = DescriptorTablePointer {
+        limit: 0,
+        base: VirtAddr::zero(),
+    };
+    // SAFETY: the CPU never comes back from here.
+    unsafe {
+        lidt(&none);
+        core::arch::asm!("int3");
     }
     halt()
 }

@@ -4,14 +4,7 @@ use x86_64::instructions::port::Port;
 
 use super::measure::{Counter, Reading};
 use crate::clock;
-use crate::firmware::{u32_at, u64_at};
-
-/// In the FADT (5.2.9): the timer's port, and the same as a generic address, whose
-/// first byte is 1 for a port.
-const PORT: usize = 76;
-const EXTENDED: usize = 208;
-const EXTENDED_ADDRESS: usize = 212;
-const SYSTEM_IO: u8 = 1;
+use crate::fadt::Fadt;
 
 const HZ: u64 = 3_579_545;
 /// All timers have so many bits; some have 32.
@@ -23,10 +16,7 @@ pub(super) struct PmTimer(Port<u32>);
 impl PmTimer {
     /// The timer that the FADT tells of.
     pub(super) fn find(fadt: &[u8]) -> Option<Self> {
-        let extended =
-            u64_at(fadt, EXTENDED_ADDRESS).filter(|port| *port != 0 && fadt[EXTENDED] == SYSTEM_IO);
-        let port = extended.or_else(|| u32_at(fadt, PORT).map(u64::from))?;
-        let port = u16::try_from(port).ok().filter(|port| *port != 0)?;
+        let port = Fadt(fadt).pm_timer()?;
         Some(Self(Port::new(port)))
     }
 }
