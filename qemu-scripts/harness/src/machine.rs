@@ -209,6 +209,8 @@ pub struct Machine {
     /// Whether it stays as it is when the appliance refuses to go on or fails, which
     /// else ends QEMU with an exit code.
     pub stays_when_stopped: bool,
+    /// What QEMU's machine is to have or to lack, as `hpet=off`.
+    pub parts: Vec<String>,
 }
 
 impl Default for Machine {
@@ -227,6 +229,7 @@ impl Default for Machine {
             serial: SerialPort::default(),
             screen: false,
             stays_when_stopped: false,
+            parts: Vec::new(),
         }
     }
 }
@@ -271,6 +274,9 @@ impl Machine {
                 add("-machine", &format!("{machine},graphics=off"));
             }
             _ => add("-machine", machine),
+        }
+        for part in &self.parts {
+            add("-machine", part);
         }
         add("-cpu", &self.cpu);
         add("-m", &format!("{}M", self.memory));

@@ -210,6 +210,24 @@ fn a_q35_with_uefi_goes_off_and_starts_again() {
     assert!(status.success(), "{status}");
 }
 
+/// The best timer that there is tells how fast the CPU counts.
+#[test]
+fn the_time_is_told_by_what_counts() {
+    for (parts, by) in [
+        (vec![], "MHz by HPET"),
+        (vec!["hpet=off"], "MHz by the ACPI timer"),
+        (vec!["hpet=off", "acpi=off"], "MHz by PIT"),
+    ] {
+        let rig = Rig::with(Machine {
+            parts: parts.into_iter().map(str::to_owned).collect(),
+            ..Machine::default()
+        });
+        let text = rig.appliance.console().text();
+        assert!(text.contains(by), "the console lacks \"{by}\"");
+        rig.run(Test::TcpRr);
+    }
+}
+
 #[test]
 fn instructions_can_be_counted() {
     let rig = Rig::with(Machine {
