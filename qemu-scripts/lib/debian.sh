@@ -63,9 +63,9 @@ private_apt() {
     "$1" -c "$folder/apt.conf" "${@:2}"
 }
 
-# Readies private_apt $1 for component $4 of suite $3 at the mirror $2.
+# Readies private_apt $1 for component $4 of the suites $3 at the mirror $2.
 make_private_apt() {
-    local folder=$CACHE/apt/$1 keyring option=
+    local folder=$CACHE/apt/$1 keyring suite option=
     for keyring in /usr/share/keyrings/debian-archive-keyring.{gpg,pgp}; do
         if [ -r "$keyring" ]; then
             option="[signed-by=$keyring] "
@@ -73,7 +73,9 @@ make_private_apt() {
         fi
     done
     mkdir -p "$folder/lists/partial" "$folder/cache/archives/partial" "$folder/parts"
-    printf 'deb %s%s %s %s\n' "$option" "$2" "$3" "$4" >"$folder/sources.list"
+    for suite in $3; do
+        printf 'deb %s%s %s %s\n' "$option" "$2" "$suite" "$4"
+    done >"$folder/sources.list"
     cat >"$folder/apt.conf" <<CONF
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
