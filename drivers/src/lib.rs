@@ -9,7 +9,21 @@
 
 extern crate alloc;
 
+mod buffers;
 pub mod e1000;
+pub mod forcedeth;
 pub mod gso;
 pub mod hw;
 pub mod nic;
+mod watch;
+
+/// The name of the driver for a PCI function, if there is one.
+pub fn driver_for(vendor: u16, device: u16) -> Option<&'static str> {
+    if e1000::ids::find(vendor, device).is_some() {
+        Some(e1000::NAME)
+    } else if forcedeth::ids::find(vendor, device).is_some() {
+        Some(forcedeth::NAME)
+    } else {
+        None
+    }
+}

@@ -300,6 +300,29 @@ impl fmt::Display for Link {
     }
 }
 
+/// What the user may choose. Rings are cut to what the NIC has, which
+/// [`Capabilities`] tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Descriptors in the receive ring: a multiple of 8.
+    pub rx_ring: usize,
+    /// Descriptors in the transmit ring: a multiple of 8. Fewer frames may fit in, as a
+    /// frame can need several.
+    pub tx_ring: usize,
+    /// Largest IP packet in bytes. Above 1500 the NIC takes long packets.
+    pub mtu: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            rx_ring: 256,
+            tx_ring: 512,
+            mtu: 1500,
+        }
+    }
+}
+
 /// What a NIC is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {

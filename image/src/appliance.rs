@@ -16,18 +16,27 @@ use uniperf_net::reflect;
 use uniperf_net::services::Service;
 
 use crate::machine::BareMachine;
-use crate::nics::{self, Started};
+use crate::nics::{self, Running, Started};
 use crate::{say, settings};
 
 /// Runs the appliance until it is switched off.
 pub fn run(boot: &Machine) -> ! {
     banner(boot);
     let mut machine = BareMachine::default();
-    let Some(started) = nics::start(&boot.args, &mut machine) else {
+    let Some(running) = nics::start(&boot.args, &mut machine) else {
         refuse(&mut machine);
     };
     stages::end("NIC");
+    match running {
+        Running::E1000(started) => serve(boot, machine, started),
+        Running::Forcedeth(started) => serve(boot, machine, started),
+    }
+}
+
+/// Serves on one NIC, until the appliance is switched off.
+fn serve<N: Nic>(boot: &Machine, mut machine: BareMachine, started: Started<N>) -> ! {
     introduce(&started);
+    machine.watch(started.function);
     let config = settings::config(&boot.args, boot.memory, started.delivery.is_some());
     if boot.args.rx == Some(RxMode::Reflect) {
         match boot.args.ip {
@@ -52,7 +61,8 @@ fn end(exit: Exit) -> ! {
 /// Says that there is nothing to work with, and waits for somebody who has read it.
 fn refuse(machine: &mut BareMachine) -> ! {
     say!("stopped: no NIC that can be used");
-    say!("this image drives Intel's 8254x and 82574L; the lines above name what was found");
+    say!("this image drives Intel's 8254x and 82574L, and nForce chipsets' NICs;");
+    say!("the lines above name what was found");
     say!("type reboot, or poweroff and put one in");
     power::end_virtual_machine();
     loop {
@@ -89,7 +99,7 @@ fn banner(boot: &Machine) {
     }
 }
 
-fn introduce(started: &Started) {
+fn introduce<N: Nic>(started: &Started<N>) {
     let identity = started.nic.identity();
     let (vendor, device) = identity.pci_id;
     say!(
@@ -106,7 +116,7 @@ fn introduce(started: &Started) {
 }
 
 /// What netperf is told about this end.
-fn host(boot: &Machine, started: &Started) -> Host {
+fn host<N: Nic>(boot: &Machine, started: &Started<N>) -> Host {
     let identity = started.nic.identity();
     let (vendor, device) = identity.pci_id;
     let slot = started.function.to_string();

@@ -6,6 +6,7 @@ use core::fmt;
 use uniperf_drivers::hw::{DmaRegion, OutOfDmaMemory, Platform};
 use uniperf_drivers::nic::Causes;
 use uniperf_kernel::line::{Line, Typed};
+use uniperf_kernel::pci::{ConfigPorts, Function};
 use uniperf_kernel::{clock, console, dma, idle, interrupts, stages};
 use uniperf_net::machine::{CpuTime, Machine};
 
@@ -14,6 +15,15 @@ use uniperf_net::machine::{CpuTime, Machine};
 pub struct BareMachine {
     line: Line,
     complete: String,
+    /// The NIC's place on the bus.
+    nic: Option<Function>,
+}
+
+impl BareMachine {
+    /// Looks after what `nic` needs of its bus from now on.
+    pub fn watch(&mut self, nic: Function) {
+        self.nic = Some(nic);
+    }
 }
 
 impl Machine for BareMachine {
@@ -32,6 +42,14 @@ impl Machine for BareMachine {
 
     fn boot_stages(&self, visit: &mut dyn FnMut(&'static str, u64)) {
         stages::each(visit);
+    }
+
+    fn tend_bus(&mut self) -> bool {
+        let cut_off = self.nic.filter(|nic| !nic.is_enabled(ConfigPorts));
+        if let Some(nic) = cut_off {
+            nic.enable(ConfigPorts);
+        }
+        cut_off.is_some()
     }
 
     #[inline]

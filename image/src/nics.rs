@@ -4,12 +4,13 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use uniperf_drivers::e1000::{self, E1000};
-use uniperf_drivers::nic::Nic;
+use uniperf_drivers::forcedeth::{self, Forcedeth};
+use uniperf_drivers::nic::{Config, Identity, Nic};
 use uniperf_kernel::args::{Args, NicChoice};
 use uniperf_kernel::interrupts::{self, Delivery};
 use uniperf_kernel::mmio::Mmio;
 use uniperf_kernel::paging::MapError;
-use uniperf_kernel::pci::{self, ConfigPorts, Function, NETWORK};
+use uniperf_kernel::pci::{self, ConfigPorts, Function};
 
 use crate::machine::BareMachine;
 use crate::{nic_names, say};
@@ -18,20 +19,58 @@ use crate::{nic_names, say};
 const REGISTERS_BAR: u8 = 0;
 
 /// A NIC that is running.
-pub struct Started {
+pub struct Started<N> {
     /// Where it is.
     pub function: Function,
     /// Its driver.
-    pub nic: E1000<Mmio>,
+    pub nic: N,
     /// How its interrupts arrive; `None` when it has to be polled.
     pub delivery: Option<Delivery>,
+}
+
+/// A NIC that is running, by its driver.
+pub enum Running {
+    /// Of Intel's 8254x family.
+    E1000(Started<E1000<Mmio>>),
+    /// Of the nForce chipsets.
+    Forcedeth(Started<Forcedeth<Mmio>>),
+}
+
+/// A driver that has started its NIC.
+enum Driven {
+    E1000(E1000<Mmio>),
+    Forcedeth(Forcedeth<Mmio>),
+}
+
+impl Driven {
+    fn identity(&self) -> &Identity {
+        match self {
+            Self::E1000(nic) => nic.identity(),
+            Self::Forcedeth(nic) => nic.identity(),
+        }
+    }
+
+    fn stop(&mut self) {
+        match self {
+            Self::E1000(nic) => nic.stop(),
+            Self::Forcedeth(nic) => nic.stop(),
+        }
+    }
+
+    fn with_interrupt(self, function: Function) -> Running {
+        match self {
+            Self::E1000(nic) => Running::E1000(with_interrupt(function, nic)),
+            Self::Forcedeth(nic) => Running::Forcedeth(with_interrupt(function, nic)),
+        }
+    }
 }
 
 /// Why a NIC was not started.
 enum Failure {
     NoRegisters,
     Map(MapError),
-    Driver(e1000::Error),
+    E1000(e1000::Error),
+    Forcedeth(forcedeth::Error),
 }
 
 impl fmt::Display for Failure {
@@ -39,14 +78,41 @@ impl fmt::Display for Failure {
         match self {
             Self::NoRegisters => f.write_str("the firmware gave its registers no address"),
             Self::Map(error) => error.fmt(f),
-            Self::Driver(error) => error.fmt(f),
+            Self::E1000(error) => error.fmt(f),
+            Self::Forcedeth(error) => error.fmt(f),
         }
     }
 }
 
+/// What the list of ids says of a NIC that a driver knows.
+struct Known {
+    model: &'static str,
+    max_mtu: usize,
+}
+
+impl Known {
+    fn find(function: &Function) -> Option<Self> {
+        let (vendor, device) = (function.vendor, function.device);
+        let e1000 = e1000::ids::find(vendor, device).map(|model| Self {
+            model: model.name,
+            max_mtu: model.max_mtu(),
+        });
+        e1000.or_else(|| {
+            forcedeth::ids::find(vendor, device).map(|model| Self {
+                model: model.name,
+                max_mtu: model.max_mtu(),
+            })
+        })
+    }
+}
+
+fn driver_for(function: &Function) -> Option<&'static str> {
+    uniperf_drivers::driver_for(function.vendor, function.device)
+}
+
 /// Starts the NIC that `nic=` names, or else the first that a driver knows and
 /// that can be started. What is passed over is said on the console.
-pub fn start(args: &Args, machine: &mut BareMachine) -> Option<Started> {
+pub fn start(args: &Args, machine: &mut BareMachine) -> Option<Running> {
     let candidates = candidates();
     let chosen = args.nic.as_ref().map(|choice| pick(choice, &candidates));
     if let Some([]) = chosen.as_deref() {
@@ -67,30 +133,30 @@ pub fn start(args: &Args, machine: &mut BareMachine) -> Option<Started> {
                 nic.stop();
                 passed_over = passed_over.or(Some(function));
             }
-            Ok(nic) => return Some(with_interrupt(function, nic)),
+            Ok(nic) => return Some(nic.with_interrupt(function)),
             Err(failure) => say!("NIC {function} does not start: {failure}"),
         }
     }
     let function = passed_over?;
     say!("no NIC has the MAC address that nic= names; taking the first");
     let nic = start_one(&function, args, machine).ok()?;
-    Some(with_interrupt(function, nic))
+    Some(nic.with_interrupt(function))
 }
 
 /// Every NIC that a driver knows, in PCI order. The others are named.
 fn candidates() -> Vec<Function> {
     let mut known = Vec::new();
     for function in pci::enumerate(ConfigPorts) {
-        match e1000::ids::find(function.vendor, function.device) {
-            Some(model) => {
-                say!("NIC {}: {function:?} {} (e1000)", known.len(), model.name);
+        match (Known::find(&function), driver_for(&function)) {
+            (Some(nic), Some(driver)) => {
+                say!("NIC {}: {function:?} {} ({driver})", known.len(), nic.model);
                 known.push(function);
             }
-            None if function.class == NETWORK => {
+            _ if function.is_nic() => {
                 let name = nic_names::find(function.vendor, function.device).unwrap_or_default();
                 say!("no driver for the NIC {function:?} {name}");
             }
-            None => {}
+            _ => {}
         }
     }
     known
@@ -109,7 +175,7 @@ fn pick(choice: &NicChoice, candidates: &[Function]) -> Vec<Function> {
                 device,
                 function: number,
             } => function.location() == (*bus, *device, *number),
-            NicChoice::Driver(name) => name == "e1000",
+            NicChoice::Driver(name) => driver_for(function) == Some(name.as_str()),
             NicChoice::Mac(_) => true,
         })
         .map(|(_, function)| *function)
@@ -120,27 +186,41 @@ fn start_one(
     function: &Function,
     args: &Args,
     machine: &mut BareMachine,
-) -> Result<E1000<Mmio>, Failure> {
+) -> Result<Driven, Failure> {
     let bar = function
         .memory_bar(REGISTERS_BAR, ConfigPorts)
         .ok_or(Failure::NoRegisters)?;
     let registers = Mmio::map(bar).map_err(Failure::Map)?;
     function.enable(ConfigPorts);
-    let default = e1000::Config::default();
+    let config = config(function, args);
+    let device = function.device;
+    if driver_for(function) == Some(forcedeth::NAME) {
+        Forcedeth::start(registers, machine, device, function.revision, config)
+            .map(Driven::Forcedeth)
+            .map_err(Failure::Forcedeth)
+    } else {
+        E1000::start(registers, machine, device, config)
+            .map(Driven::E1000)
+            .map_err(Failure::E1000)
+    }
+}
+
+/// What the user has chosen, as far as the NIC can do it.
+fn config(function: &Function, args: &Args) -> Config {
+    let default = Config::default();
     let asked = args.mtu.map_or(default.mtu, usize::from);
-    let most = e1000::ids::find(function.vendor, function.device).map_or(asked, |m| m.max_mtu());
+    let most = Known::find(function).map_or(asked, |nic| nic.max_mtu);
     if asked > most {
         say!("mtu={asked} is more than this NIC can take; using {most}");
     }
-    let config = e1000::Config {
+    Config {
         rx_ring: args.rx_ring.map_or(default.rx_ring, usize::from),
         tx_ring: args.tx_ring.map_or(default.tx_ring, usize::from),
         mtu: asked.min(most),
-    };
-    E1000::start(registers, machine, function.device, config).map_err(Failure::Driver)
+    }
 }
 
-fn with_interrupt(function: Function, mut nic: E1000<Mmio>) -> Started {
+fn with_interrupt<N: Nic>(function: Function, mut nic: N) -> Started<N> {
     let handle = nic.interrupt();
     let delivery = interrupts::install_nic(&function, handle, || nic.raise_interrupt()).ok();
     nic.mask();

@@ -28,6 +28,8 @@ pub struct Function {
     pub device: u16,
     /// Base class, for example [`NETWORK`].
     pub class: u8,
+    /// Revision.
+    pub revision: u8,
 }
 
 impl fmt::Display for Function {
@@ -60,6 +62,18 @@ impl Function {
             self.address.device(),
             self.address.function(),
         )
+    }
+
+    /// Whether it is a network controller. Some that a driver knows say that they are
+    /// bridges.
+    pub fn is_nic(&self) -> bool {
+        self.class == NETWORK || uniperf_drivers::driver_for(self.vendor, self.device).is_some()
+    }
+
+    /// Whether it answers memory accesses and does DMA.
+    pub fn is_enabled(&self, access: impl ConfigRegionAccess) -> bool {
+        let command = PciHeader::new(self.address).command(access);
+        command.contains(CommandRegister::MEMORY_ENABLE | CommandRegister::BUS_MASTER_ENABLE)
     }
 
     /// The physical addresses behind memory BAR `slot`.
@@ -147,7 +161,7 @@ pub fn enumerate(access: impl ConfigRegionAccess) -> Vec<Function> {
 /// Needs no heap.
 pub fn stop_network_dma(access: impl ConfigRegionAccess) {
     for_each(&access, |function| {
-        if function.class == NETWORK {
+        if function.is_nic() {
             PciHeader::new(function.address).update_command(&access, |command| {
                 command - CommandRegister::BUS_MASTER_ENABLE
             });
@@ -223,12 +237,13 @@ impl<A: ConfigRegionAccess, V: FnMut(Function)> Walk<A, V> {
                 }
             }
             HeaderType::Endpoint => {
-                let (_, class, _, _) = header.revision_and_class(&self.access);
+                let (revision, class, _, _) = header.revision_and_class(&self.access);
                 (self.visit)(Function {
                     address,
                     vendor,
                     device,
                     class,
+                    revision,
                 });
             }
             _ => {}

@@ -227,6 +227,13 @@ impl<N: Nic, M: Machine> Appliance<N, M> {
 
     /// Lets the driver deal with what is neither a frame nor a free descriptor.
     fn see_to_nic(&mut self, causes: Causes) {
+        if causes.is_all() && self.machine.tend_bus() {
+            self.receiver.counters.nic_cut_off += 1;
+            say(
+                &mut self.machine,
+                format_args!("the NIC had lost its access to memory, and has it back"),
+            );
+        }
         match self.nic.service(causes) {
             Some(NicEvent::Reset) => {
                 self.receiver.counters.nic_resets += 1;

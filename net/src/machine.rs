@@ -17,6 +17,10 @@ pub trait Machine {
     /// ended, as [`now`](Machine::now) counts.
     fn boot_stages(&self, visit: &mut dyn FnMut(&'static str, u64));
 
+    /// Looks whether the NIC still has what it needs of its bus, to be asked now and then.
+    /// What something has taken away is given back; whether that was so.
+    fn tend_bus(&mut self) -> bool;
+
     /// Takes what the NIC's interrupt handler left since the last call. The
     /// handler has masked the NIC when this is not `None`.
     fn take_interrupt(&mut self) -> Option<Causes>;

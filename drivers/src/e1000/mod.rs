@@ -24,10 +24,11 @@ mod tests;
 
 use core::fmt;
 
-use crate::hw::{OutOfDmaMemory, Platform, Registers};
+use crate::hw::{OutOfDmaMemory, Platform, Registers, wait_by_reading};
 use crate::nic::{
-    Capabilities, Causes, Event, Identity, Interrupt, Link, MacAddress, Nic, Statistics,
+    Capabilities, Causes, Config, Event, Identity, Interrupt, Link, MacAddress, Nic, Statistics,
 };
+use crate::watch::Watch;
 pub use eeprom::EepromError;
 use ids::{Generation, Model};
 use link::LinkCare;
@@ -40,12 +41,12 @@ use regs::{
 use rings::{RxLayout, RxRing, TxLayout, TxRing};
 use stats::Totals;
 
+/// The driver's name.
+pub const NAME: &str = "e1000";
+
 /// What may raise an interrupt. Sent frames do not: the loop reclaims them when
 /// it polls.
 const INTERRUPTS: Icr = Icr::RXT0.union(Icr::RXO).union(Icr::LSC).union(Icr::RXSEQ);
-
-/// Equal looks at a transmitter with work after which it counts as hung.
-const HUNG_AFTER: u32 = 2;
 
 /// Buffers of 64 KB for super-segments: a dozen segments each at the least, so
 /// that the wire stays busy while some are being filled.
@@ -57,29 +58,6 @@ const MIN_MTU: usize = 68;
 /// An Ethernet header, and a VLAN tag and CRC around it.
 const HEADER: usize = 14;
 const TAG_AND_CRC: usize = 8;
-
-/// What the user may choose. Rings are cut to what the NIC has, which
-/// [`Capabilities`] tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// Descriptors in the receive ring: a multiple of 8.
-    pub rx_ring: usize,
-    /// Descriptors in the transmit ring: a multiple of 8. About half as many
-    /// frames can be queued, since each may need a second descriptor.
-    pub tx_ring: usize,
-    /// Largest IP packet in bytes. Above 1500 the NIC takes long packets.
-    pub mtu: usize,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            rx_ring: 256,
-            tx_ring: 512,
-            mtu: 1500,
-        }
-    }
-}
 
 /// Why a NIC could not be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -239,7 +217,7 @@ impl<R: Registers> E1000<R> {
             rx: RxRing::new(regs.clone(), platform, &rx_layout)?,
             tx: TxRing::new(regs.clone(), platform, &tx_layout)?,
             identity: Identity {
-                driver: "e1000",
+                driver: NAME,
                 model: model.name,
                 pci_id: (ids::VENDOR, device),
                 mac,
@@ -286,7 +264,7 @@ impl<R: Registers> E1000<R> {
         self.totals.collect(&self.regs);
         let mask = self.regs.read32(IMS);
         let regs = self.regs.clone();
-        let mut delay = |us| wait_by_reading(&regs, us);
+        let mut delay = |us| wait_by_reading(&regs, STATUS, us);
         if reset::reset(&regs, self.model, self.max_frame, &mut delay).is_err() {
             log::error!("e1000: the reset of a hung transmitter did not end");
         }
@@ -398,7 +376,7 @@ impl<R: Registers + Send> Nic for E1000<R> {
             }
         }
         if causes.contains(Causes::LINK) {
-            return self.see_link(&mut |us| wait_by_reading(&regs, us));
+            return self.see_link(&mut |us| wait_by_reading(&regs, STATUS, us));
         }
         None
     }
@@ -409,7 +387,7 @@ impl<R: Registers + Send> Nic for E1000<R> {
 
     fn stop(&mut self) {
         let regs = self.regs.clone();
-        let mut delay = |us| wait_by_reading(&regs, us);
+        let mut delay = |us| wait_by_reading(&regs, STATUS, us);
         if reset::reset(&regs, self.model, self.max_frame, &mut delay).is_err() {
             log::error!("e1000: the NIC could not be reset; it may still write to memory");
         }
@@ -450,23 +428,6 @@ fn causes(icr: Icr) -> Causes {
     causes.set(Causes::LINK, icr.intersects(Icr::LSC | Icr::RXSEQ));
     causes.set(Causes::OVERRUN, icr.contains(Icr::RXO));
     causes
-}
-
-/// Looks for a transmitter that does not move.
-#[derive(Default)]
-struct Watch {
-    last: Option<(u64, u32)>,
-    equal: u32,
-}
-
-impl Watch {
-    /// Takes one look at what is unfinished; whether it has not moved for long.
-    fn hung(&mut self, unfinished: Option<(u64, u32)>) -> bool {
-        let same = unfinished.is_some() && unfinished == self.last;
-        self.last = unfinished;
-        self.equal = if same { self.equal + 1 } else { 0 };
-        self.equal >= HUNG_AFTER
-    }
 }
 
 /// Checks what was chosen, and cuts it to what the NIC has.
@@ -555,13 +516,5 @@ fn capabilities(model: &Model, config: &Config) -> Capabilities {
         tso_v6: false,
         tso_max_bytes: 0,
         interrupt_throttle: model.has_itr(),
-    }
-}
-
-/// Waits without a clock, when no [`Platform`] is at hand: reading a register
-/// over PCI takes 120 ns at least (four clocks of 33 MHz), and mostly far more.
-fn wait_by_reading<R: Registers>(regs: &R, microseconds: u32) {
-    for _ in 0..microseconds.saturating_mul(9) {
-        regs.read32(STATUS);
     }
 }

@@ -15,11 +15,12 @@ use alloc::boxed::Box;
 use alloc::vec;
 use core::sync::atomic::{Ordering, fence};
 
-use super::dma::{Buffers, DescriptorRing};
+use super::dma::DescriptorRing;
 use super::offload::{CHECKSUMMED, Context, LAST, SuperSegment, Tso, longest_super_segment};
 use super::pieces::{Cutter, LONGEST, Rules};
 use super::received::Completed;
 use super::regs::{RDBAH, RDBAL, RDH, RDLEN, RDT, TDBAH, TDBAL, TDH, TDLEN, TDT, TxBits};
+use crate::buffers::Buffers;
 use crate::hw::{DmaSlice, OutOfDmaMemory, Platform, Registers};
 use crate::nic::{Offload, Receive, RxDropped, RxFrame, Transmit, TxError};
 

@@ -10,10 +10,10 @@ mod verdicts;
 use std::time::Duration;
 
 use machine::{MAC, Qemu, Qtest, wait_for};
-use uniperf_drivers::e1000::{Config, E1000, ids};
+use uniperf_drivers::e1000::{E1000, ids};
 use uniperf_drivers::hw::{DmaSlice, Platform};
 use uniperf_drivers::nic::{
-    Causes, Event, Interrupt, Link, MacAddress, Nic, Offload, Receive, Transmit,
+    Causes, Config, Event, Interrupt, Link, MacAddress, Nic, Offload, Receive, Transmit,
 };
 
 const UP: Link = Link::Up {

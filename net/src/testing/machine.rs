@@ -40,6 +40,10 @@ impl Machine for MemoryMachine {
         visit("machine", 0);
     }
 
+    fn tend_bus(&mut self) -> bool {
+        self.hardware.cut_off.take()
+    }
+
     fn take_interrupt(&mut self) -> Option<Causes> {
         self.hardware.pending.take()
     }

@@ -39,6 +39,8 @@ pub struct Hardware {
     /// Done just after an unmasking.
     pub on_unmask: RefCell<Option<Hook>>,
     pub link: Cell<Link>,
+    /// Something has taken the NIC's bus away, and nobody has given it back.
+    pub cut_off: Cell<bool>,
     pub stopped: Cell<bool>,
 }
 
@@ -69,6 +71,7 @@ impl Hardware {
             loses_masked_causes: Cell::new(false),
             on_unmask: RefCell::default(),
             link: Cell::new(UP),
+            cut_off: Cell::default(),
             stopped: Cell::new(false),
         })
     }

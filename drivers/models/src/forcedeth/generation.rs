@@ -195,6 +195,11 @@ impl Generation {
         self.traits().device
     }
 
+    /// Its PCI revision.
+    pub fn revision(self) -> u8 {
+        self.traits().revision
+    }
+
     pub(super) fn traits(self) -> &'static Traits {
         match self {
             Self::Nforce2 => &NFORCE2,
