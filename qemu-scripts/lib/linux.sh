@@ -1,7 +1,11 @@
 # shellcheck shell=bash
 # The Linux guest to compare with: Debian's kernel, and a RAM file system of
-# busybox, the e1000 driver, netserver, netperf and ethtool. Beside it an archive with
+# busybox, the NICs' drivers, netserver, netperf and ethtool. Beside it an archive with
 # kexec, for the tests that start the appliance from Linux. Sourced by setup.
+
+# The kernel's modules in it, below drivers, with what they depend on.
+LINUX_MODULES='net/ethernet/intel/e1000/e1000 net/ethernet/nvidia/forcedeth
+dca/dca net/ethernet/myricom/myri10ge/myri10ge'
 
 need_linux_peer() {
     local folder=$CACHE/linux-peer new key version
@@ -25,13 +29,11 @@ and an archive with kexec and its libraries as kexec into $folder"
 
     new=$(temporary_folder)
     mkdir -p "$new/kernel" "$new/root/bin" "$new/root/lib" "$new/peer"
-    dpkg-deb --fsys-tarfile "$kernel" |
-        tar -x -C "$new/kernel" --wildcards './boot/vmlinuz-*' '*/intel/e1000/e1000.ko*'
-    cp "$new"/kernel/boot/vmlinuz-* "$new/peer/vmlinuz"
     dpkg-deb -x "$busybox" "$new/busybox"
     cp "$(find "$new/busybox" -name busybox -type f -perm -100)" "$new/root/bin/busybox"
-    find "$new/kernel" -name 'e1000.ko*' -exec /usr/lib/apt/apt-helper cat-file {} + \
-        >"$new/root/lib/e1000.ko"
+    unpack_kernel "$kernel" "$new/kernel"
+    cp "$new"/kernel/boot/vmlinuz-* "$new/peer/vmlinuz"
+    copy_modules "$new/kernel" "$new/root" "${version#linux-image-}"
     dpkg-deb -x "$ethtool" "$new/ethtool"
     dpkg-deb -x "$libmnl" "$new/ethtool"
     cp "$(find "$new/ethtool" -path '*/sbin/ethtool' -type f)" "$new/root/bin/"
@@ -52,6 +54,27 @@ and an archive with kexec and its libraries as kexec into $folder"
     rm -rf "$folder" "$folder.new"
     cp -r "$new/peer" "$folder.new"
     mv "$folder.new" "$folder"
+}
+
+# Unpacks of the kernel's package $1 into $2 the kernel and LINUX_MODULES.
+unpack_kernel() {
+    local module wanted=('./boot/vmlinuz-*')
+    for module in $LINUX_MODULES; do
+        wanted+=("*/kernel/drivers/$module.ko*")
+    done
+    dpkg-deb --fsys-tarfile "$1" | tar -x -C "$2" --wildcards "${wanted[@]}"
+}
+
+# Puts LINUX_MODULES of the unpacked kernel $1, version $3, where modprobe of the root $2
+# finds them. They may be compressed.
+copy_modules() {
+    local module folder=$2/lib/modules/$3
+    mkdir -p "$folder"
+    for module in $LINUX_MODULES; do
+        find "$1" -path "*/kernel/drivers/$module.ko*" \
+            -exec /usr/lib/apt/apt-helper cat-file {} + >"$folder/${module##*/}.ko"
+    done
+    "$2/bin/busybox" depmod -b "$2" "$3"
 }
 
 # The folder $1 as a compressed archive that Linux unpacks at its start, by busybox $2.
