@@ -63,8 +63,21 @@ pub trait Nic {
     /// Reads the NIC's own counters into 64-bit totals and returns them.
     fn statistics(&mut self) -> Statistics;
 
+    /// Visits the registers of the NIC and of its PHY that somebody who looks for a fault
+    /// wants to see. Reading them disturbs nothing.
+    fn registers(&mut self, visit: &mut dyn FnMut(Register, u32));
+
     /// Stops all DMA and interrupts.
     fn stop(&mut self);
+}
+
+/// Where a register is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Register {
+    /// In the NIC, at this byte offset.
+    Nic(usize),
+    /// In the PHY, with this number (IEEE 802.3 clause 22).
+    Phy(u32),
 }
 
 /// The receive half of a NIC.

@@ -52,6 +52,12 @@ impl Machine for BareMachine {
         cut_off.is_some()
     }
 
+    fn bus_configuration(&self, visit: &mut dyn FnMut(u16, u32)) {
+        if let Some(nic) = self.nic {
+            nic.configuration(ConfigPorts, visit);
+        }
+    }
+
     #[inline]
     fn take_interrupt(&mut self) -> Option<Causes> {
         // Without its interrupt line, the NIC is looked at on every wake-up.

@@ -76,6 +76,14 @@ impl Function {
         command.contains(CommandRegister::MEMORY_ENABLE | CommandRegister::BUS_MASTER_ENABLE)
     }
 
+    /// Visits its configuration space, a word after the other.
+    pub fn configuration(&self, access: impl ConfigRegionAccess, visit: &mut dyn FnMut(u16, u32)) {
+        for offset in (0..256).step_by(4) {
+            // SAFETY: the function exists, and reading its configuration changes nothing.
+            visit(offset, unsafe { access.read(self.address, offset) });
+        }
+    }
+
     /// The physical addresses behind memory BAR `slot`.
     ///
     /// `None` for an I/O BAR, an unimplemented one, or one that the firmware

@@ -298,6 +298,7 @@ impl<N: Nic, M: Machine> Appliance<N, M> {
             Some(Command::Help) => console::help(&mut self.machine),
             Some(Command::Counters) => self.print_counters(),
             Some(Command::Sockets) => console::sockets(&mut self.machine, &self.stack),
+            Some(Command::Hardware) => console::hardware(&mut self.machine, &mut self.nic),
             Some(Command::PowerOff) => return Some(self.end(Exit::PowerOff)),
             Some(Command::Reboot) => return Some(self.end(Exit::Reboot)),
             Some(Command::Panic) => panic!("asked for on the console"),

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use uniperf_drivers::nic::{Nic, Receive, Statistics, Transmit};
+use uniperf_drivers::nic::{Nic, Receive, Register, Statistics, Transmit};
 
 use crate::machine::Machine;
 use crate::stack::Stack;
@@ -16,6 +16,8 @@ pub enum Command {
     Counters,
     /// Lists all sockets.
     Sockets,
+    /// Prints what the NIC's registers hold.
+    Hardware,
     /// Ends the appliance and switches the machine off.
     PowerOff,
     /// Ends the appliance and starts the machine again.
@@ -31,6 +33,7 @@ impl Command {
             "help" | "?" => Self::Help,
             "counters" => Self::Counters,
             "sockets" => Self::Sockets,
+            "hardware" => Self::Hardware,
             "poweroff" => Self::PowerOff,
             "reboot" => Self::Reboot,
             "panic" => Self::Panic,
@@ -46,6 +49,7 @@ pub fn help<M: Machine>(machine: &mut M) {
          help      this text\n\
          counters  what happened since the start, and what is in use (rest.*)\n\
          sockets   listeners, connections and UDP sockets\n\
+         hardware  the NIC's registers, for a report of a fault\n\
          poweroff  switch the machine off\n\
          reboot    start the machine again\n\
          panic     fail on purpose, to see how that is reported\n\
@@ -65,6 +69,84 @@ pub fn sockets<M: Machine>(machine: &mut M, stack: &Stack) {
     machine.print(format_args!("sockets:\n"));
     stack.sockets(&mut |line| machine.print(format_args!("{line}\n")));
     machine.print(format_args!("end of sockets\n"));
+}
+
+/// Words that stand in a line.
+const WORDS_A_LINE: usize = 8;
+
+/// Words with consecutive places, printed several in a line.
+struct Words<'a, M> {
+    machine: &'a mut M,
+    kind: &'static str,
+    /// From the place of one word to that of the next.
+    step: usize,
+    next: usize,
+    in_line: usize,
+}
+
+impl<'a, M: Machine> Words<'a, M> {
+    fn new(machine: &'a mut M, kind: &'static str, step: usize) -> Self {
+        Self {
+            machine,
+            kind,
+            step,
+            next: 0,
+            in_line: 0,
+        }
+    }
+
+    fn add(&mut self, place: usize, word: u32) {
+        if place != self.next || self.in_line == WORDS_A_LINE {
+            self.end_line();
+        }
+        if self.in_line == 0 {
+            self.machine
+                .print(format_args!("{} {place:03x}:", self.kind));
+        }
+        self.machine.print(format_args!(" {word:08x}"));
+        self.in_line += 1;
+        self.next = place + self.step;
+    }
+
+    fn end_line(&mut self) {
+        if self.in_line > 0 {
+            self.machine.print(format_args!("\n"));
+        }
+        self.in_line = 0;
+    }
+}
+
+/// Prints what the NIC is, and what its registers and those of its PHY and bus hold.
+pub fn hardware<N: Nic, M: Machine>(machine: &mut M, nic: &mut N) {
+    let identity = nic.identity();
+    let (vendor, device) = identity.pci_id;
+    machine.print(format_args!(
+        "hardware:\n{} {vendor:04x}:{device:04x} {} {}, link {}\n",
+        identity.driver,
+        identity.model,
+        identity.mac,
+        nic.link()
+    ));
+    let mut configuration = alloc::vec::Vec::new();
+    machine.bus_configuration(&mut |offset, word| configuration.push((offset, word)));
+    let mut words = Words::new(machine, "pci", 4);
+    for (offset, word) in configuration {
+        words.add(offset.into(), word);
+    }
+    words.end_line();
+    let mut words = Words::new(machine, "nic", 4);
+    let mut phy = alloc::vec::Vec::new();
+    nic.registers(&mut |register, value| match register {
+        Register::Nic(offset) => words.add(offset, value),
+        Register::Phy(number) => phy.push((number, value)),
+    });
+    words.end_line();
+    let mut words = Words::new(machine, "phy", 1);
+    for (number, value) in phy {
+        words.add(number as usize, value);
+    }
+    words.end_line();
+    machine.print(format_args!("end of hardware\n"));
 }
 
 /// Visits a NIC's counters, and what it has in use.

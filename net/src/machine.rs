@@ -21,6 +21,9 @@ pub trait Machine {
     /// What something has taken away is given back; whether that was so.
     fn tend_bus(&mut self) -> bool;
 
+    /// Visits the NIC's configuration space on its bus: byte offset and word.
+    fn bus_configuration(&self, visit: &mut dyn FnMut(u16, u32));
+
     /// Takes what the NIC's interrupt handler left since the last call. The
     /// handler has masked the NIC when this is not `None`.
     fn take_interrupt(&mut self) -> Option<Causes>;

@@ -197,6 +197,9 @@ impl<N: Nic, M: Machine> Reflector<N, M> {
                     Some(Command::Sockets) => self
                         .machine
                         .print(format_args!("sockets:\nend of sockets\n")),
+                    Some(Command::Hardware) => {
+                        console::hardware(&mut self.machine, &mut self.nic);
+                    }
                     Some(Command::Panic) => panic!("asked for on the console"),
                     _ if line.trim().is_empty() => {}
                     _ => console::unknown(&mut self.machine, line.trim()),

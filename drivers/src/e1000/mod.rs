@@ -26,7 +26,8 @@ use core::fmt;
 
 use crate::hw::{OutOfDmaMemory, Platform, Registers, wait_by_reading};
 use crate::nic::{
-    Capabilities, Causes, Config, Event, Identity, Interrupt, Link, MacAddress, Nic, Statistics,
+    Capabilities, Causes, Config, Event, Identity, Interrupt, Link, MacAddress, Nic, Register,
+    Statistics,
 };
 use crate::watch::Watch;
 pub use eeprom::EepromError;
@@ -383,6 +384,12 @@ impl<R: Registers + Send> Nic for E1000<R> {
 
     fn statistics(&mut self) -> Statistics {
         self.totals.collect(&self.regs)
+    }
+
+    fn registers(&mut self, visit: &mut dyn FnMut(Register, u32)) {
+        for register in regs::QUIET {
+            visit(Register::Nic(register), self.regs.read32(register));
+        }
     }
 
     fn stop(&mut self) {

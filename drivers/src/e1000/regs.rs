@@ -138,6 +138,12 @@ pub const VFTA: usize = 0x5600;
 /// Management control.
 pub const MANC: usize = 0x5820;
 
+/// Registers that can be read without changing anything and tell most.
+pub const QUIET: [usize; 22] = [
+    CTRL, STATUS, EECD, CTRL_EXT, FCAL, FCT, FCTTV, IMS, RCTL, TCTL, TIPG, PBA, RDBAL, RDBAH,
+    RDLEN, RDH, RDT, TDBAL, TDBAH, TDLEN, TDH, TDT,
+];
+
 bitflags! {
     /// CTRL (SDM 13.4.1).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]

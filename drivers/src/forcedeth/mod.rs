@@ -24,7 +24,7 @@ use core::fmt;
 
 use crate::hw::{OutOfDmaMemory, Platform, Registers, wait_by_reading};
 use crate::nic::{
-    Capabilities, Causes, Config, Event, Identity, Link, MacAddress, Nic, Statistics,
+    Capabilities, Causes, Config, Event, Identity, Link, MacAddress, Nic, Register, Statistics,
 };
 use crate::watch::Watch;
 use ids::{Features, Model};
@@ -376,6 +376,15 @@ impl<R: Registers + Send> Nic for Forcedeth<R> {
 
     fn statistics(&mut self) -> Statistics {
         self.totals.collect(&self.regs, &self.rx, &self.tx)
+    }
+
+    fn registers(&mut self, visit: &mut dyn FnMut(Register, u32)) {
+        for register in regs::QUIET.into_iter().flat_map(|range| range.step_by(4)) {
+            visit(Register::Nic(register), self.regs.read32(register));
+        }
+        self.phy.registers(&self.regs, &mut |number, value| {
+            visit(Register::Phy(number), value.into());
+        });
     }
 
     fn stop(&mut self) {

@@ -278,6 +278,15 @@ impl Phy {
         })
     }
 
+    /// Visits its registers, as far as it answers.
+    pub fn registers<R: Registers>(&self, regs: &R, visit: &mut dyn FnMut(u32, u16)) {
+        for register in 0..32 {
+            if let Ok(value) = self.read(regs, register) {
+                visit(register, value);
+            }
+        }
+    }
+
     /// What Linux writes to tune an 8211B; what it does is Realtek's secret.
     fn tune_8211b<R: Registers>(&self, regs: &R) -> Result<(), Silent> {
         for (register, value) in [

@@ -107,6 +107,15 @@ pub const VLAN_CONTROL: usize = 0x300;
 /// Clocks and the PHY's reset.
 pub const POWER_STATE2: usize = 0x600;
 
+/// Registers that can be read without changing anything: all but the counters.
+pub const QUIET: [core::ops::Range<usize>; 5] = [
+    0x000..0x0c8,
+    0x100..0x1a0,
+    0x200..0x280,
+    VLAN_CONTROL..VLAN_CONTROL + 4,
+    POWER_STATE2..POWER_STATE2 + 4,
+];
+
 /// Counters, which reading clears.
 pub mod counter {
     /// Bytes sent, with FCS.

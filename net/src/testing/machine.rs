@@ -44,6 +44,10 @@ impl Machine for MemoryMachine {
         self.hardware.cut_off.take()
     }
 
+    fn bus_configuration(&self, visit: &mut dyn FnMut(u16, u32)) {
+        (0..20).for_each(|word| visit(word * 4, 0x100e_8086));
+    }
+
     fn take_interrupt(&mut self) -> Option<Causes> {
         self.hardware.pending.take()
     }

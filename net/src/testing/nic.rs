@@ -227,6 +227,13 @@ impl Nic for MemoryNic {
         }
     }
 
+    fn registers(&mut self, visit: &mut dyn FnMut(Register, u32)) {
+        for offset in [0, 4, 8, 0x100] {
+            visit(Register::Nic(offset), offset as u32);
+        }
+        (0..10).for_each(|number| visit(Register::Phy(number), number));
+    }
+
     fn stop(&mut self) {
         self.hardware.stopped.set(true);
     }

@@ -39,6 +39,44 @@ fn commands_answer() {
 }
 
 #[test]
+fn the_hardware_is_shown_in_rows() {
+    let mut bench = Bench::new();
+    bench.run(SECOND / 10);
+    bench.type_line("hardware");
+    bench.run(SECOND / 10);
+    let printed = bench.printed();
+    let shown = printed.split("hardware:\n").nth(1).unwrap();
+    let (shown, _) = shown.split_once("end of hardware\n").unwrap();
+    let lines: std::vec::Vec<_> = shown.lines().skip(1).collect();
+    let row = |kind: &str, place: usize, words: usize| {
+        let begins = std::format!("{kind} {place:03x}: ");
+        let line = lines.iter().find(|line| line.starts_with(&begins)).unwrap();
+        assert_eq!(line.split_whitespace().count(), words + 2, "{line}");
+    };
+    assert_eq!(lines.len(), 7);
+    row("pci", 0x20, 8);
+    row("pci", 0x40, 4);
+    row("nic", 0, 3);
+    row("nic", 0x100, 1);
+    row("phy", 8, 2);
+}
+
+/// Something on the bus can switch off what the NIC needs of it.
+#[test]
+fn a_nic_that_has_lost_its_bus_gets_it_back() {
+    let mut bench = Bench::new();
+    bench.run(SECOND);
+    bench.hardware.cut_off.set(true);
+    bench.run(3 * SECOND);
+    assert!(!bench.hardware.cut_off.get());
+    bench.type_line("counters");
+    bench.run(SECOND / 10);
+    let printed = bench.printed();
+    assert!(printed.contains("the NIC had lost its access to memory"));
+    assert!(printed.contains("nic.cut_off 1\n"));
+}
+
+#[test]
 fn poweroff_and_reboot_end_the_loop() {
     for (line, exit) in [("poweroff", Exit::PowerOff), ("reboot", Exit::Reboot)] {
         let mut bench = Bench::new();

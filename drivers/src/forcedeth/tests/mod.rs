@@ -12,7 +12,8 @@ use uniperf_nic_models::forcedeth::{Forcedeth as Model, Generation};
 use super::{Error, Forcedeth, NAME};
 use crate::hw::{DmaRegion, DmaSlice, OutOfDmaMemory, Platform, Registers};
 use crate::nic::{
-    Causes, Config, Event, Interrupt, Link, Nic, Offload, Receive, RxChecksum, Transmit, TxError,
+    Causes, Config, Event, Interrupt, Link, Nic, Offload, Receive, Register, RxChecksum, Transmit,
+    TxError,
 };
 
 const MAC: [u8; 6] = [0x52, 0x54, 0x00, 0x12, 0x34, 0x56];

@@ -195,3 +195,21 @@ fn the_model_and_the_driver_know_the_same_members() {
         );
     }
 }
+
+#[test]
+fn its_registers_can_be_looked_at_without_harm() {
+    for generation in Generation::ALL {
+        let (hardware, mut nic) = start(generation);
+        hardware.0.receive(&frame(100));
+        let before = poll_all(&mut nic).len();
+        let (mut own, mut phy) = (Vec::new(), Vec::new());
+        nic.registers(&mut |register, value| match register {
+            Register::Nic(offset) => own.push((offset, value)),
+            Register::Phy(number) => phy.push((number, value)),
+        });
+        assert!(own.contains(&(0xa8, u32::from_le_bytes([0x52, 0x54, 0x00, 0x12]))));
+        assert_eq!(phy.len(), 32, "{generation}");
+        assert_eq!(nic.statistics().rx_frames, before as u64);
+        is_well(&hardware, &mut nic);
+    }
+}
