@@ -430,13 +430,19 @@ mod tests {
         space.bridge((0, 1, 0), 2);
         space.endpoint((2, 0, 0), false);
         space.endpoint((0, 3, 0), false);
+        space.set((0, 3, 0), 0x00, 0x2922_8086);
         space.set((0, 3, 0), 0x08, 0x0106_0100);
-        for at in [(0, 1, 0), (2, 0, 0), (0, 3, 0)] {
+        // An nForce NIC says that it is a bridge.
+        space.endpoint((0, 4, 0), false);
+        space.set((0, 4, 0), 0x00, 0x0373_10de);
+        space.set((0, 4, 0), 0x08, 0x0680_00a3);
+        for at in [(0, 1, 0), (2, 0, 0), (0, 3, 0), (0, 4, 0)] {
             space.set(at, COMMAND, ALL_ON);
         }
         stop_network_dma(&space);
         let command = |at: (u8, u8, u8)| space.words.borrow()[&(at.0, at.1, at.2, COMMAND)];
         assert_eq!(command((2, 0, 0)), 0x0000_0003);
+        assert_eq!(command((0, 4, 0)), 0x0000_0003);
         assert_eq!(command((0, 3, 0)), ALL_ON);
         assert_eq!(command((0, 1, 0)), ALL_ON);
     }
