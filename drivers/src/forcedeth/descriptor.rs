@@ -75,7 +75,9 @@ const RX2: RxBits = RxBits {
 const RX_CHECKSUM_IP: u32 = 1 << 28;
 /// So is TCP's or UDP's: Linux and FreeBSD differ in which bit is whose, and neither
 /// tells them apart.
-const RX_CHECKSUM_TRANSPORT: u32 = 1 << 27 | 1 << 26;
+const RX_CHECKSUM_IP_AND_27: u32 = RX_CHECKSUM_IP | 1 << 27;
+const RX_CHECKSUM_IP_AND_26: u32 = RX_CHECKSUM_IP | 1 << 26;
+const RX_CHECKSUMS: u32 = RX_CHECKSUM_IP_AND_27 | RX_CHECKSUM_IP_AND_26;
 
 /// A receive descriptor that the NIC has given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,15 +121,16 @@ fn broken(bits: &RxBits, flags: u32, len: usize) -> Received {
     }
 }
 
-/// What the NIC says of a frame's checksums. It says nothing of those that are wrong.
+/// What a NIC that checks them says of a frame's checksums, in the second and third
+/// format: the first has kinds of errors in these bits. It says nothing of those that are
+/// wrong.
 #[inline]
 pub fn verdict(flags: u32) -> RxChecksum {
-    if flags & RX_CHECKSUM_IP == 0 {
-        RxChecksum::Unknown
-    } else if flags & RX_CHECKSUM_TRANSPORT == 0 {
-        RxChecksum::IpGood
-    } else {
-        RxChecksum::Good
+    match flags & RX_CHECKSUMS {
+        RX_CHECKSUM_IP => RxChecksum::IpGood,
+        RX_CHECKSUM_IP_AND_27 | RX_CHECKSUM_IP_AND_26 => RxChecksum::Good,
+        // No frame is both.
+        _ => RxChecksum::Unknown,
     }
 }
 
@@ -161,6 +164,7 @@ mod tests {
         assert_eq!(verdict(0x1800_0000), RxChecksum::Good);
         assert_eq!(verdict(0x1000_0000), RxChecksum::IpGood);
         assert_eq!(verdict(0x0c00_0000), RxChecksum::Unknown);
+        assert_eq!(verdict(0x1c00_0000), RxChecksum::Unknown);
     }
 
     proptest! {

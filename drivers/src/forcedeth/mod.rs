@@ -188,7 +188,7 @@ impl<R: Registers> Forcedeth<R> {
             dma_end: model.dma_end(),
             control: mac.control(),
         };
-        let rx = RxRing::new(platform, model.format(), config.rx_ring, mac.room)?;
+        let rx = RxRing::new(platform, model.format(), offloads, config.rx_ring, mac.room)?;
         let tx = TxRing::new(regs.clone(), platform, layout)?;
         let end = rx.bus_end().max(tx.bus_end());
         let reach = model.dma_end();

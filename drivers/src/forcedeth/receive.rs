@@ -13,7 +13,7 @@ use super::dma::DescriptorRing;
 use super::ids::Format;
 use crate::buffers::Buffers;
 use crate::hw::{OutOfDmaMemory, Platform};
-use crate::nic::{Receive, RxDropped, RxFrame};
+use crate::nic::{Receive, RxChecksum, RxDropped, RxFrame};
 
 /// An Ethernet header: the shortest thing that is a frame.
 const ETHERNET_HEADER: usize = 14;
@@ -27,6 +27,8 @@ const REPLENISH: usize = 8;
 /// The receive ring. Descriptor *i* always has buffer *i*.
 pub struct RxRing {
     format: Format,
+    /// The NIC checks checksums. What one that does not says of them means nothing.
+    checks: bool,
     ring: DescriptorRing,
     buffers: Buffers,
     /// Bytes that the NIC may write to a buffer.
@@ -42,7 +44,8 @@ pub struct RxRing {
 }
 
 impl RxRing {
-    /// Takes the memory for `len` descriptors with buffers of `room` bytes.
+    /// Takes the memory for `len` descriptors with buffers of `room` bytes, of a NIC that
+    /// may check checksums.
     /// [`restart`](Self::restart) hands it to the NIC.
     ///
     /// # Errors
@@ -51,12 +54,14 @@ impl RxRing {
     pub fn new(
         platform: &mut impl Platform,
         format: Format,
+        checks: bool,
         len: usize,
         room: usize,
     ) -> Result<Self, OutOfDmaMemory> {
         let size = (room + SLACK).next_multiple_of(64);
         Ok(Self {
             format,
+            checks,
             ring: DescriptorRing::new(platform, format, len)?,
             buffers: Buffers::new(platform, len, size, 64)?,
             room,
@@ -174,7 +179,11 @@ impl Receive for RxRing {
             if let Some(len) = self.accept(flags) {
                 sink(RxFrame {
                     bytes: self.buffers.bytes(self.next, len),
-                    checksum: verdict(flags),
+                    checksum: if self.checks {
+                        verdict(flags)
+                    } else {
+                        RxChecksum::Unknown
+                    },
                 });
                 delivered += 1;
                 self.bytes += len as u64 + 4;

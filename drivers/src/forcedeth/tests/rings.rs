@@ -335,6 +335,31 @@ fn received_checksums_are_judged() {
 }
 
 #[test]
+fn a_nic_that_checks_nothing_is_not_believed() {
+    // In the first format these bits are kinds of errors, and here without the one that
+    // says that there is an error.
+    const RX_RING_PHYS_ADDR: usize = 0x104;
+    for (generation, descriptor, valid) in [
+        (Generation::Nforce2, 8, 1 << 16),
+        (Generation::Mcp51, 16, 1 << 29),
+        (Generation::Mcp61, 16, 1 << 29),
+    ] {
+        for checksums in [0x1000_0000, 0x1400_0000, 0x1800_0000, 0x1c00_0000] {
+            let (hardware, mut nic) = start(generation);
+            let flags = u64::from(hardware.0.read32(RX_RING_PHYS_ADDR)) + descriptor - 4;
+            let word = valid | checksums | 60;
+            let stored = hardware.0.host(|host| host.dma.store32(flags, word));
+            assert_eq!(stored, Ok(()));
+            let mut verdict = None;
+            nic.halves()
+                .0
+                .poll(1, |frame| verdict = Some(frame.checksum));
+            assert_eq!(verdict, Some(RxChecksum::Unknown), "{generation}");
+        }
+    }
+}
+
+#[test]
 fn a_frame_that_came_while_masked_raises_an_interrupt_when_unmasked() {
     for generation in Generation::ALL {
         let (hardware, mut nic) = start(generation);
