@@ -30,6 +30,8 @@ struct Shared {
     mask: AtomicU32,
     /// Frames had come at the last interrupt.
     busy: AtomicBool,
+    /// The rings went wrong, and nobody has seen to it yet.
+    ring_error: AtomicBool,
 }
 
 /// The driver's hold on its interrupts.
@@ -118,6 +120,15 @@ impl<R: Registers> Interrupts<R> {
         self.allow(EVENTS | frames | sent);
     }
 
+    /// Whether the rings went wrong since this was asked last: the handler has seen it, or
+    /// it stands in the status, as while interrupts are masked.
+    pub fn take_ring_error(&self) -> bool {
+        let seen = self.shared.ring_error.swap(false, Ordering::Relaxed);
+        let status = self.regs.read32(IRQ_STATUS);
+        let stands = status != !0 && status & Irq::RECOVER_ERROR.bits() != 0;
+        seen || stands
+    }
+
     /// Raises one soon.
     pub fn raise(&mut self) {
         self.is_hasty = true;
@@ -165,6 +176,10 @@ impl<R: Registers + Send> Interrupt for Handle<R> {
         let status = Irq::from_bits_truncate(status);
         let busy = status.intersects(Irq::RX_ALL | Irq::TX_ALL);
         self.shared.busy.store(busy, Ordering::Relaxed);
+        if status.intersects(Irq::RECOVER_ERROR) {
+            // Who asks for the causes may have a look of its own due, and forget them.
+            self.shared.ring_error.store(true, Ordering::Relaxed);
+        }
         Some(causes(status))
     }
 }

@@ -357,13 +357,14 @@ impl<R: Registers + Send> Nic for Forcedeth<R> {
         if look {
             self.totals.tend(&self.regs);
         }
-        if look && self.is_hung() {
-            log::warn!("forcedeth: the transmitter hangs; resetting the NIC");
+        // The cause alone does not tell: it also means that somebody else holds the line.
+        if causes.contains(Causes::FAULT) && self.interrupts.take_ring_error() {
+            log::warn!("forcedeth: the NIC reports that its rings went wrong; resetting it");
             self.recover();
             return Some(Event::Reset);
         }
-        if !look && causes.contains(Causes::FAULT) {
-            log::warn!("forcedeth: the NIC reports that its rings went wrong; resetting it");
+        if look && self.is_hung() {
+            log::warn!("forcedeth: the transmitter hangs; resetting the NIC");
             self.recover();
             return Some(Event::Reset);
         }

@@ -155,6 +155,30 @@ fn rings_that_went_wrong_are_started_anew() {
 }
 
 #[test]
+fn a_ring_error_is_found_by_a_look_whoever_forgot_it() {
+    // Nobody has taken it: interrupts are masked, as by a loop that always polls.
+    let (hardware, mut nic) = start(Generation::Mcp55);
+    hardware.0.command("fault recover").unwrap();
+    assert_eq!(nic.service(Causes::all()), Some(Event::Reset));
+    assert_eq!(nic.service(Causes::all()), None, "it is over");
+    is_well(&hardware, &mut nic);
+
+    // The handler has taken it, and its causes were lost in those of a look.
+    nic.unmask();
+    hardware.0.command("fault recover").unwrap();
+    assert!(nic.interrupt().claim().is_some());
+    assert_eq!(nic.service(Causes::all()), Some(Event::Reset));
+    assert_eq!(nic.service(Causes::all()), None, "it is over");
+    is_well(&hardware, &mut nic);
+}
+
+#[test]
+fn a_storm_on_a_shared_line_does_not_reset_the_nic() {
+    let (_hardware, mut nic) = start(Generation::Mcp55);
+    assert_eq!(nic.service(Causes::FAULT), None);
+}
+
+#[test]
 fn frames_without_bus_mastering_are_lost_and_the_next_are_not() {
     let (hardware, mut nic) = start(Generation::Mcp79);
     hardware.0.command("fault master 10").unwrap();
