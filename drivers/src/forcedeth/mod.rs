@@ -32,7 +32,7 @@ use interrupts::{Handle, Interrupts};
 use phy::{Negotiated, Phy};
 use receive::RxRing;
 use regs::{IRQ_STATUS, Irq, MAC_ADDR_A, MII_STATUS, MiiStatus, RX_HEADERS};
-use start::{Mac, Rings, Stuck};
+use start::{Mac, RUNNING_PATIENCE_US, Rings, Stuck};
 use stats::Totals;
 use transmit::{TxLayout, TxRing};
 
@@ -64,8 +64,6 @@ pub enum Error {
     },
     /// The receiver or the transmitter does not stop.
     DoesNotStop,
-    /// The DMA engine does not come up.
-    EngineNotReady,
     /// The registers hold an address that is no station's.
     BadAddress(MacAddress),
     /// No PHY answers.
@@ -99,9 +97,6 @@ impl fmt::Display for Error {
             Self::DoesNotStop => f.write_str(
                 "the receiver or the transmitter does not stop; power-cycle the machine",
             ),
-            Self::EngineNotReady => {
-                f.write_str("the DMA engine does not come up; power-cycle the machine")
-            }
             Self::BadAddress(mac) => write!(
                 f,
                 "the firmware has set the station address {mac}, which is no station's"
@@ -227,14 +222,13 @@ impl<R: Registers> Forcedeth<R> {
             regs,
         };
         let mut delay = |us| platform.delay_us(us);
-        this.bring_up(&mut delay)
-            .map_err(|Stuck| Error::EngineNotReady)?;
+        this.bring_up(&mut delay);
         this.see_link(&mut delay);
         Ok(this)
     }
 
     /// Everything from a stopped NIC to one that runs at the link's last known speed.
-    fn bring_up(&mut self, delay: &mut dyn FnMut(u32)) -> Result<(), Stuck> {
+    fn bring_up(&mut self, delay: &mut dyn FnMut(u32)) {
         self.rx.restart();
         self.tx.restart();
         let rings = Rings {
@@ -244,11 +238,10 @@ impl<R: Registers> Forcedeth<R> {
             tx_len: self.tx.descriptors(),
         };
         let address = self.phy.address();
-        self.mac.configure(&self.regs, &rings, address, delay)?;
+        self.mac.configure(&self.regs, &rings, address, delay);
         self.interrupts.start_timer();
         link::fit(&self.mac, &self.regs, &self.phy, &self.negotiated);
         self.mac.run(&self.regs);
-        Ok(())
     }
 
     /// Resets a NIC that has hung. Frames in flight are lost.
@@ -257,12 +250,16 @@ impl<R: Registers> Forcedeth<R> {
         let mut delay = |us| wait_by_reading(&regs, MAC_ADDR_A, us);
         let mask = self.interrupts.save();
         self.interrupts.mask();
-        if self.mac.stop(&regs, &mut delay).is_err() {
+        // A reset may clear what they have counted.
+        self.totals.read_all(&regs);
+        if self
+            .mac
+            .stop(&regs, RUNNING_PATIENCE_US, &mut delay)
+            .is_err()
+        {
             log::error!("forcedeth: the receiver or the transmitter does not stop");
         }
-        if self.bring_up(&mut delay).is_err() {
-            log::error!("forcedeth: the DMA engine does not come up after a reset");
-        }
+        self.bring_up(&mut delay);
         self.transmitter = Watch::default();
         self.interrupts.restore(mask);
     }
@@ -270,9 +267,11 @@ impl<R: Registers> Forcedeth<R> {
     /// Looks at the link; fits the MAC to it and reports it when it has changed.
     fn see_link(&mut self, delay: &mut dyn FnMut(u32)) -> Option<Event> {
         // Taken away before the look, so that a change behind it is a new one.
+        let change = MiiStatus::LINK_CHANGE;
+        let has_changed = self.regs.read32(MII_STATUS) & change.bits() != 0;
         self.regs.write32(IRQ_STATUS, Irq::LINK.bits());
-        self.regs.write32(MII_STATUS, MiiStatus::LINK_CHANGE.bits());
-        let Ok(negotiated) = self.phy.look(&self.regs) else {
+        self.regs.write32(MII_STATUS, change.bits());
+        let Ok(negotiated) = self.negotiated_now(has_changed) else {
             if !core::mem::replace(&mut self.phy_is_silent, true) {
                 log::error!(
                     "forcedeth: the PHY does not answer; the link is taken to be as it was"
@@ -286,7 +285,11 @@ impl<R: Registers> Forcedeth<R> {
         }
         let before = core::mem::replace(&mut self.negotiated, negotiated);
         // The open drivers stop both ends for this, and so does this one.
-        if self.mac.halt(&self.regs, delay).is_err() {
+        if self
+            .mac
+            .halt(&self.regs, RUNNING_PATIENCE_US, delay)
+            .is_err()
+        {
             log::error!("forcedeth: the receiver or the transmitter does not stop");
         }
         link::fit(&self.mac, &self.regs, &self.phy, &negotiated);
@@ -295,6 +298,17 @@ impl<R: Registers> Forcedeth<R> {
             self.tx.kick();
         }
         (before.link != negotiated.link).then_some(Event::Link(negotiated.link))
+    }
+
+    /// What is negotiated. Each of the PHY's registers takes some 30 µs in which nothing
+    /// else is done, so a link that has stayed up costs one of them. The MAC's word that
+    /// it changed counts besides: whoever reads the PHY takes the PHY's away.
+    fn negotiated_now(&self, has_changed: bool) -> Result<Negotiated, phy::Silent> {
+        let has_stayed_up = self.phy.has_stayed_up(&self.regs)?;
+        if has_stayed_up && !has_changed && self.negotiated.link != Link::Down {
+            return Ok(self.negotiated);
+        }
+        self.phy.look(&self.regs)
     }
 
     /// Whether the transmitter stands still and no peer has asked it to.
@@ -391,7 +405,11 @@ impl<R: Registers + Send> Nic for Forcedeth<R> {
     fn stop(&mut self) {
         let regs = self.regs.clone();
         let mut delay = |us| wait_by_reading(&regs, MAC_ADDR_A, us);
-        if self.mac.stop(&regs, &mut delay).is_err() {
+        if self
+            .mac
+            .stop(&regs, RUNNING_PATIENCE_US, &mut delay)
+            .is_err()
+        {
             log::error!("forcedeth: the NIC does not stop; it may still write to memory");
         }
         self.mac.leave(&regs);
@@ -427,7 +445,7 @@ fn wake<R: Registers>(
         management::Management::default()
     };
     mac.shared = management.uses_mac;
-    mac.stop(regs, &mut delay)
+    mac.stop_found(regs, &mut delay)
         .map_err(|Stuck| Error::DoesNotStop)?;
     let phy = Phy::find(regs)?;
     if !management.has_set_phy_up {

@@ -232,14 +232,23 @@ impl Phy {
         Err(Silent)
     }
 
-    /// How the link is.
+    /// Whether the link has been up without a break since this was asked last, as one
+    /// register tells: a lost link stays in it until it was read.
+    ///
+    /// # Errors
+    ///
+    /// It does not answer.
+    pub fn has_stayed_up<R: Registers>(&self, regs: &R) -> Result<bool, Silent> {
+        let status = Bmsr::from_bits_retain(self.read(regs, BMSR)?);
+        Ok(status.contains(Bmsr::LINK | Bmsr::AN_COMPLETE))
+    }
+
+    /// How the link is, after [`has_stayed_up`](Self::has_stayed_up).
     ///
     /// # Errors
     ///
     /// It does not answer.
     pub fn look<R: Registers>(&self, regs: &R) -> Result<Negotiated, Silent> {
-        // A lost link stays in BMSR until it was read.
-        self.read(regs, BMSR)?;
         let status = Bmsr::from_bits_retain(self.read(regs, BMSR)?);
         if !status.contains(Bmsr::LINK | Bmsr::AN_COMPLETE) {
             return Ok(Negotiated::default());

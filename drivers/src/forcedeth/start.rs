@@ -9,8 +9,15 @@ use super::regs::*;
 use crate::hw::Registers;
 use crate::nic::MacAddress;
 
-/// How long transmitter and receiver may take to stop, in µs.
-const STOP_TIMEOUT_US: u32 = 500_000;
+/// How long each of transmitter and receiver may take to stop when the driver starts, in
+/// µs.
+pub const STARTING_PATIENCE_US: u32 = 500_000;
+/// The same while the loop waits: longer than the longest frame takes at 10 Mbit/s. There
+/// is no clock then, and a bus that takes longer for a read, as an emulated one does,
+/// makes this longer.
+pub const RUNNING_PATIENCE_US: u32 = 10_000;
+/// What the open drivers wait besides when both say that they have stopped, in µs.
+const STOPPED_US: u32 = 100;
 /// How long the DMA engine may take to be ready, in µs.
 const READY_TIMEOUT_US: u32 = 50_000;
 /// How long a reset of the DMA engine takes, in µs.
@@ -99,10 +106,42 @@ impl Mac {
     /// # Errors
     ///
     /// One of them does not stop.
-    pub fn stop<R: Registers>(&self, regs: &R, delay: &mut dyn FnMut(u32)) -> Result<(), Stuck> {
-        let stopped = self.halt(regs, delay);
+    pub fn stop<R: Registers>(
+        &self,
+        regs: &R,
+        patience_us: u32,
+        delay: &mut dyn FnMut(u32),
+    ) -> Result<(), Stuck> {
+        let stopped = self.halt(regs, patience_us, delay);
         self.reset_engine(regs, delay);
         stopped
+    }
+
+    /// Stops a NIC in whatever state it was found. Some members freeze when they are
+    /// stopped while they may send pause frames, and stay so when the machine is reset;
+    /// as Linux has it, they come back when that is taken away and the transmitter is
+    /// started and stopped.
+    ///
+    /// # Errors
+    ///
+    /// Receiver or transmitter does not stop.
+    pub fn stop_found<R: Registers>(
+        &self,
+        regs: &R,
+        delay: &mut dyn FnMut(u32),
+    ) -> Result<(), Stuck> {
+        if self.stop(regs, STARTING_PATIENCE_US, delay).is_ok() {
+            return Ok(());
+        }
+        self.reset(regs, delay);
+        // Cleared by it, and to be found by the next driver if this one gives up.
+        self.write_address(regs);
+        let transmitter = Transmitter::from_bits_retain(regs.read32(TRANSMITTER_CONTROL));
+        regs.write32(
+            TRANSMITTER_CONTROL,
+            (transmitter | Transmitter::START).bits(),
+        );
+        self.stop(regs, STARTING_PATIENCE_US, delay)
     }
 
     /// Stops receiver and transmitter, to go on where they are.
@@ -110,7 +149,12 @@ impl Mac {
     /// # Errors
     ///
     /// One of them does not stop.
-    pub fn halt<R: Registers>(&self, regs: &R, delay: &mut dyn FnMut(u32)) -> Result<(), Stuck> {
+    pub fn halt<R: Registers>(
+        &self,
+        regs: &R,
+        patience_us: u32,
+        delay: &mut dyn FnMut(u32),
+    ) -> Result<(), Stuck> {
         // A NIC that is stopped while it may send pause frames does not start again.
         if self.sends_pause_frames() {
             regs.write32(TX_PAUSE_FRAME, PAUSE_FRAME_DISABLE);
@@ -124,13 +168,14 @@ impl Mac {
         transmitter.set(Transmitter::START, self.shared);
         transmitter.set(Transmitter::PATH_EN, self.shared);
         regs.write32(RECEIVER_CONTROL, receiver.bits());
-        let receiver = wait(STOP_TIMEOUT_US, delay, || {
+        let receiver = wait(patience_us, delay, || {
             regs.read32(RECEIVER_STATUS) & BUSY == 0
         });
         regs.write32(TRANSMITTER_CONTROL, transmitter.bits());
-        let transmitter = wait(STOP_TIMEOUT_US, delay, || {
+        let transmitter = wait(patience_us, delay, || {
             regs.read32(TRANSMITTER_STATUS) & BUSY == 0
         });
+        delay(STOPPED_US);
         if !self.shared {
             regs.write32(LINK_SPEED, 0);
         }
@@ -170,17 +215,13 @@ impl Mac {
 
     /// Sets up everything but the link and the interrupts, with receiver and transmitter
     /// off. The rings are ready for the NIC.
-    ///
-    /// # Errors
-    ///
-    /// The DMA engine does not come up.
     pub fn configure<R: Registers>(
         &self,
         regs: &R,
         rings: &Rings,
         phy_address: u32,
         delay: &mut dyn FnMut(u32),
-    ) -> Result<(), Stuck> {
+    ) {
         self.reset(regs, delay);
         // The reset has cleared it.
         self.write_address(regs);
@@ -201,7 +242,7 @@ impl Mac {
         self.reset_engine(regs, delay);
         regs.write32(UNKNOWN_SETUP_REG6, 0);
         self.write_rings(regs, rings);
-        let engine = self.start_engine(regs, delay);
+        self.start_engine(regs, delay);
         regs.write32(MISC1, (Misc1::FORCE | Misc1::HALF_DUPLEX).bits());
         regs.write32(TRANSMITTER_STATUS, regs.read32(TRANSMITTER_STATUS));
         regs.write32(PACKET_FILTER_FLAGS, Filter::ALWAYS.bits());
@@ -224,7 +265,6 @@ impl Mac {
         }
         regs.write32(MII_STATUS, MiiStatus::ALL.bits());
         regs.write32(IRQ_STATUS, Irq::ALL.bits());
-        engine
     }
 
     fn write_address<R: Registers>(&self, regs: &R) {
@@ -250,11 +290,7 @@ impl Mac {
         regs.write32(RING_SIZES, sizes);
     }
 
-    fn start_engine<R: Registers>(
-        &self,
-        regs: &R,
-        delay: &mut dyn FnMut(u32),
-    ) -> Result<(), Stuck> {
+    fn start_engine<R: Registers>(&self, regs: &R, delay: &mut dyn FnMut(u32)) {
         let watermark = match self.model.format() {
             Format::V1 => WATERMARK_V1,
             Format::V2 | Format::V3 => WATERMARK_V2,
@@ -266,7 +302,10 @@ impl Mac {
         let ready = wait(READY_TIMEOUT_US, delay, || {
             regs.read32(UNKNOWN_SETUP_REG5) & SETUP5_READY != 0
         });
-        if ready { Ok(()) } else { Err(Stuck) }
+        if !ready {
+            // Linux says so and goes on, and FreeBSD does not look.
+            log::warn!("forcedeth: the DMA engine does not say that it is ready");
+        }
     }
 
     /// Half duplex waits for a random time after a collision. The seeds need not be

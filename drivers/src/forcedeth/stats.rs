@@ -72,7 +72,8 @@ impl Totals {
         self.features.contains(group)
     }
 
-    fn read_all<R: Registers>(&mut self, regs: &R) {
+    /// Adds what the registers have counted since they were last read.
+    pub fn read_all<R: Registers>(&mut self, regs: &R) {
         if self.has(Features::STATISTICS_V1) {
             for (register, total) in FIRST {
                 *total(&mut self.sums) += u64::from(regs.read32(register));

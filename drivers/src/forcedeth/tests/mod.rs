@@ -1,9 +1,12 @@
 //! The driver against the model in `drivers/models`, which Linux's driver works with.
 
+mod costs;
 mod faults;
 mod rings;
 mod start;
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use uniperf_nic_models::InProcess;
@@ -54,6 +57,34 @@ impl Platform for Hardware {
 
     fn delay_us(&mut self, microseconds: u32) {
         self.0.advance(Duration::from_micros(microseconds.into()));
+    }
+}
+
+/// The same, and how often its registers are accessed.
+#[derive(Clone)]
+struct Counted(Hardware, Rc<Cell<usize>>);
+
+// SAFETY: as for `Hardware`.
+unsafe impl Send for Counted {}
+
+impl Registers for Counted {
+    fn read32(&self, offset: usize) -> u32 {
+        self.1.set(self.1.get() + 1);
+        self.0.read32(offset)
+    }
+
+    fn write32(&self, offset: usize, value: u32) {
+        self.1.set(self.1.get() + 1);
+        self.0.write32(offset, value);
+    }
+}
+
+impl Counted {
+    /// Accesses while `run` runs.
+    fn during(&self, run: impl FnOnce()) -> usize {
+        let before = self.1.get();
+        run();
+        self.1.get() - before
     }
 }
 

@@ -55,6 +55,33 @@ fn a_change_of_the_link_raises_an_interrupt_and_is_reported_once() {
 }
 
 #[test]
+fn a_link_that_was_lost_between_two_looks_is_looked_at() {
+    let (hardware, mut nic) = start(Generation::Mcp79);
+    assert_eq!(nic.service(Causes::all()), None);
+    hardware.0.command("link 100 half").unwrap();
+    hardware.0.advance(NEGOTIATION);
+    let link = Link::Up {
+        mbps: 100,
+        full_duplex: false,
+    };
+    assert_eq!(nic.service(Causes::all()), Some(Event::Link(link)));
+    assert_eq!(nic.service(Causes::all()), None);
+    is_well(&hardware, &mut nic);
+
+    // So is one where somebody else has read the PHY since.
+    hardware.0.command("link down").unwrap();
+    hardware.0.command("link up").unwrap();
+    hardware.0.advance(NEGOTIATION);
+    assert_eq!(nic.phy.has_stayed_up(&nic.regs), Ok(false));
+    assert_eq!(nic.phy.has_stayed_up(&nic.regs), Ok(true));
+    assert!(matches!(
+        nic.service(Causes::all()),
+        Some(Event::Link(Link::Up { mbps: 1000, .. }))
+    ));
+    is_well(&hardware, &mut nic);
+}
+
+#[test]
 fn a_cable_may_be_put_in_later() {
     let hardware = plugged(Generation::Ck804);
     hardware.0.command("link down").unwrap();
@@ -155,6 +182,9 @@ fn a_nic_that_does_not_answer_is_an_error_and_no_hang() {
         let hardware = plugged(Generation::Mcp55);
         hardware.0.command(fault).unwrap();
         assert_eq!(try_start(&hardware, SMALL).err(), Some(error), "{fault}");
+        hardware.0.command(&format!("{fault} off")).unwrap();
+        let nic = try_start(&hardware, SMALL).unwrap();
+        assert_eq!(nic.identity().mac.0, MAC, "{fault}");
     }
     let hardware = Hardware(InProcess::new(Model::new(Generation::Mcp55, [0xff; 6])));
     assert!(matches!(
