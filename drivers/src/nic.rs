@@ -284,6 +284,8 @@ pub enum Event {
     Link(Link),
     /// The NIC had to be reset; frames in flight are lost.
     Reset,
+    /// An interrupt that the NIC had raised has never arrived. It can raise the next.
+    LostInterrupt,
 }
 
 /// The state of the link.

@@ -239,6 +239,7 @@ impl<N: Nic, M: Machine> Appliance<N, M> {
                 self.receiver.counters.nic_resets += 1;
                 say(&mut self.machine, format_args!("the NIC had to be reset"));
             }
+            Some(NicEvent::LostInterrupt) => self.receiver.counters.nic_lost_interrupts += 1,
             Some(NicEvent::Link(_)) | None => {}
         }
         let link = self.nic.link();

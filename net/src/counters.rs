@@ -40,6 +40,8 @@ counters! {
         tx_reclaimed: "tx.reclaimed",
         /// Times that the NIC had to be reset.
         nic_resets: "nic.resets",
+        /// Interrupts that the NIC had raised and that never arrived.
+        nic_lost_interrupts: "nic.lost_interrupts",
         /// Times that it had lost its access to memory and got it back.
         nic_cut_off: "nic.cut_off",
     }

@@ -32,6 +32,8 @@ struct Shared {
     busy: AtomicBool,
     /// The rings went wrong, and nobody has seen to it yet.
     ring_error: AtomicBool,
+    /// Interrupts claimed.
+    claims: AtomicU32,
 }
 
 /// The driver's hold on its interrupts.
@@ -43,6 +45,8 @@ pub struct Interrupts<R> {
     interval: u32,
     /// The timer runs at a pace of its own, to raise an interrupt soon.
     is_hasty: bool,
+    /// How many interrupts had been claimed when one was found overdue.
+    overdue: Option<u32>,
 }
 
 impl<R: Registers> Interrupts<R> {
@@ -54,7 +58,36 @@ impl<R: Registers> Interrupts<R> {
             shared: Arc::default(),
             interval: 0,
             is_hasty: false,
+            overdue: None,
         }
+    }
+
+    /// Causes that stand. A NIC that is gone has none.
+    pub fn status(&self) -> Irq {
+        match self.regs.read32(IRQ_STATUS) {
+            u32::MAX => Irq::empty(),
+            status => Irq::from_bits_truncate(status),
+        }
+    }
+
+    /// Takes causes away.
+    pub fn acknowledge(&self, causes: Irq) {
+        self.regs.write32(IRQ_STATUS, causes.bits());
+    }
+
+    /// Whether an interrupt for a cause in `status` is lost: it was overdue at the last
+    /// look, and none has been claimed since. Then the NIC is made to raise another.
+    pub fn has_lost_one(&mut self, status: Irq) -> bool {
+        let allowed = self.shared.mask.load(Ordering::Relaxed);
+        let claims = self.shared.claims.load(Ordering::Relaxed);
+        let overdue = (status.bits() & allowed != 0).then_some(claims);
+        let lost = overdue.is_some() && overdue == self.overdue;
+        self.overdue = overdue.filter(|_| !lost);
+        if lost {
+            self.mask();
+            self.restore(allowed);
+        }
+        lost
     }
 
     /// The handler's hold on them.
@@ -121,12 +154,10 @@ impl<R: Registers> Interrupts<R> {
     }
 
     /// Whether the rings went wrong since this was asked last: the handler has seen it, or
-    /// it stands in the status, as while interrupts are masked.
-    pub fn take_ring_error(&self) -> bool {
+    /// it stands in `status`, as while interrupts are masked.
+    pub fn take_ring_error(&self, status: Irq) -> bool {
         let seen = self.shared.ring_error.swap(false, Ordering::Relaxed);
-        let status = self.regs.read32(IRQ_STATUS);
-        let stands = status != !0 && status & Irq::RECOVER_ERROR.bits() != 0;
-        seen || stands
+        seen || status.intersects(Irq::RECOVER_ERROR)
     }
 
     /// Raises one soon.
@@ -172,6 +203,7 @@ impl<R: Registers + Send> Interrupt for Handle<R> {
             return None;
         }
         self.regs.write32(IRQ_STATUS, status);
+        self.shared.claims.fetch_add(1, Ordering::Relaxed);
         mask(&self.regs, self.msi, &self.shared);
         let status = Irq::from_bits_truncate(status);
         let busy = status.intersects(Irq::RX_ALL | Irq::TX_ALL);

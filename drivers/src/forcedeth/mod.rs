@@ -269,7 +269,7 @@ impl<R: Registers> Forcedeth<R> {
         // Taken away before the look, so that a change behind it is a new one.
         let change = MiiStatus::LINK_CHANGE;
         let has_changed = self.regs.read32(MII_STATUS) & change.bits() != 0;
-        self.regs.write32(IRQ_STATUS, Irq::LINK.bits());
+        self.interrupts.acknowledge(Irq::LINK);
         self.regs.write32(MII_STATUS, change.bits());
         let Ok(negotiated) = self.negotiated_now(has_changed) else {
             if !core::mem::replace(&mut self.phy_is_silent, true) {
@@ -371,8 +371,13 @@ impl<R: Registers + Send> Nic for Forcedeth<R> {
         if look {
             self.totals.tend(&self.regs);
         }
+        let status = if causes.contains(Causes::FAULT) {
+            self.interrupts.status()
+        } else {
+            Irq::empty()
+        };
         // The cause alone does not tell: it also means that somebody else holds the line.
-        if causes.contains(Causes::FAULT) && self.interrupts.take_ring_error() {
+        if causes.contains(Causes::FAULT) && self.interrupts.take_ring_error(status) {
             log::warn!("forcedeth: the NIC reports that its rings went wrong; resetting it");
             self.recover();
             return Some(Event::Reset);
@@ -382,11 +387,14 @@ impl<R: Registers + Send> Nic for Forcedeth<R> {
             self.recover();
             return Some(Event::Reset);
         }
+        let mut event = None;
         if causes.contains(Causes::LINK) {
             let regs = self.regs.clone();
-            return self.see_link(&mut |us| wait_by_reading(&regs, MAC_ADDR_A, us));
+            event = self.see_link(&mut |us| wait_by_reading(&regs, MAC_ADDR_A, us));
         }
-        None
+        // What was seen of the link just now is no longer a cause.
+        let lost = look && self.interrupts.has_lost_one(status.difference(Irq::LINK));
+        event.or(lost.then_some(Event::LostInterrupt))
     }
 
     fn statistics(&mut self) -> Statistics {

@@ -1,5 +1,7 @@
 //! What goes wrong, and what becomes of it: it is counted, and the NIC works on.
 
+use uniperf_nic_models::InterruptMode;
+
 use super::*;
 
 #[test]
@@ -224,22 +226,41 @@ fn a_flapping_link_in_mid_transfer_loses_no_descriptors() {
 }
 
 #[test]
-fn a_lost_interrupt_is_made_up_for_by_the_next_look() {
-    let (hardware, mut nic) = start(Generation::Mcp55);
-    nic.unmask();
-    hardware.0.command("fault lost").unwrap();
-    hardware.0.receive(&frame(100));
-    assert!(!hardware.0.interrupt_pending());
-    // The loop looks once a second, and masks and unmasks as it does.
-    nic.mask();
-    assert_eq!(poll_all(&mut nic), [frame(100)]);
-    nic.unmask();
-    if hardware.0.interrupt_pending() {
-        nic.interrupt().claim();
-        nic.unmask();
+fn a_lost_interrupt_is_noticed_and_the_next_one_comes() {
+    for generation in Generation::ALL {
+        for mode in [InterruptMode::Intx, InterruptMode::Msi] {
+            let (hardware, mut nic) = start(generation);
+            if mode == InterruptMode::Msi && !nic.has_msi() {
+                continue;
+            }
+            hardware.0.set_interrupt_mode(mode);
+            nic.unmask();
+            hardware.0.command("fault lost").unwrap();
+            hardware.0.receive(&frame(100));
+            hardware.0.advance(LOOK);
+            assert!(!hardware.0.interrupt_pending(), "{generation} {mode:?}");
+            assert_eq!(nic.service(Causes::all()), None);
+            hardware.0.advance(LOOK);
+            assert_eq!(nic.service(Causes::all()), Some(Event::LostInterrupt));
+            assert!(hardware.0.interrupt_pending(), "{generation} {mode:?}");
+            assert!(nic.interrupt().claim().is_some());
+            poll_all(&mut nic);
+            nic.unmask();
+            for _ in 0..3 {
+                hardware.0.advance(LOOK);
+                assert_eq!(nic.service(Causes::all()), None);
+            }
+        }
     }
-    hardware.0.receive(&frame(101));
-    assert!(hardware.0.interrupt_pending());
+}
+
+#[test]
+fn without_interrupts_wrong_rings_are_seen_at_the_next_look() {
+    let (hardware, mut nic) = start(Generation::Mcp55);
+    hardware.0.command("fault recover").unwrap();
+    assert_eq!(nic.service(Causes::all()), Some(Event::Reset));
+    assert_eq!(nic.service(Causes::all()), None);
+    is_well(&hardware, &mut nic);
 }
 
 #[test]

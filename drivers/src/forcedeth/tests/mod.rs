@@ -12,6 +12,7 @@ use std::time::Duration;
 use uniperf_nic_models::InProcess;
 use uniperf_nic_models::forcedeth::{Forcedeth as Model, Generation};
 
+use super::ids::Features;
 use super::{Error, Forcedeth, NAME};
 use crate::hw::{DmaRegion, DmaSlice, OutOfDmaMemory, Platform, Registers};
 use crate::nic::{
@@ -103,6 +104,12 @@ fn try_start(hardware: &Hardware, config: Config) -> Result<Forcedeth<Hardware>,
 
 fn plugged(generation: Generation) -> Hardware {
     Hardware(InProcess::new(Model::new(generation, MAC)))
+}
+
+impl Forcedeth<Hardware> {
+    fn has_msi(&self) -> bool {
+        self.mac.model.features.contains(Features::MSI)
+    }
 }
 
 /// A NIC that runs, with its link up.

@@ -1,6 +1,7 @@
 //! The rings, the offloads and the interrupts.
 
 use proptest::prelude::*;
+use uniperf_nic_models::InterruptMode;
 
 use super::*;
 use crate::gso::{self, Cut};
@@ -364,22 +365,14 @@ fn a_frame_that_came_while_masked_raises_an_interrupt_when_unmasked() {
     for generation in Generation::ALL {
         let (hardware, mut nic) = start(generation);
         let handle = nic.interrupt();
-        for mode in [
-            uniperf_nic_models::InterruptMode::Intx,
-            uniperf_nic_models::InterruptMode::Msi,
-        ] {
+        for mode in [InterruptMode::Intx, InterruptMode::Msi] {
             hardware.0.set_interrupt_mode(mode);
             for _ in 0..3 {
                 hardware.0.receive(&frame(100));
                 assert!(!hardware.0.interrupt_pending(), "{generation} {mode:?}");
                 assert_eq!(handle.claim(), None);
                 nic.unmask();
-                let has_msi = nic
-                    .mac
-                    .model
-                    .features
-                    .contains(crate::forcedeth::ids::Features::MSI);
-                if mode == uniperf_nic_models::InterruptMode::Msi && !has_msi {
+                if mode == InterruptMode::Msi && !nic.has_msi() {
                     break;
                 }
                 assert!(hardware.0.interrupt_pending(), "{generation} {mode:?}");
