@@ -99,10 +99,32 @@ build_harness() {
     (cd "$ROOT" && cargo build --quiet -p uniperf-harness --bin uniperf-qemu)
 }
 
-# Builds the harness, and the image unless --image names one, and becomes
-# `uniperf-qemu "$@"`.
+# Builds the device models, and has the harness use them.
+build_nic_models() {
+    say "building the device models"
+    (cd "$ROOT" && cargo build --quiet --release --locked -p uniperf-nic-models)
+    export UNIPERF_NIC_MODEL=$TARGET_DIR/release/nic-model
+}
+
+# True when one of the arguments before a lone "--" names a NIC of drivers/models.
+names_nic_model() {
+    local arg last=
+    for arg in "$@"; do
+        case "$last $arg" in
+            "-- "*) return 1 ;;
+            "--nic forcedeth" | "--nic forcedeth:"* | *" --nic=forcedeth" | *" --nic=forcedeth:"*)
+                return 0
+                ;;
+        esac
+        last=$arg
+    done
+    return 1
+}
+
+# Builds the harness, the device models where a NIC is one, and the image unless
+# --image names one, and becomes `uniperf-qemu "$@"`.
 start_harness() {
-    local arg build=yes purpose=run
+    local arg build=yes models=no purpose=run
     case $1 in
         linux) build=no purpose=peer ;;
         pxe) purpose=pxe ;;
@@ -114,11 +136,16 @@ start_harness() {
         esac
     done
     "$ROOT/qemu-scripts/setup" --for "$purpose"
+    if names_nic_model "$@"; then
+        models=yes
+        "$ROOT/qemu-scripts/setup" --for models
+    fi
     select_toolchain || die "no Rust $RUST_VERSION here, though setup ended well"
     if [ "$build" = yes ]; then
         build_image
         export UNIPERF_IMAGE=$IMAGE
     fi
+    [ "$models" = no ] || build_nic_models
     build_harness
     export UNIPERF_ROOT=$ROOT UNIPERF_CACHE=$CACHE
     exec "$TARGET_DIR/debug/uniperf-qemu" "$@"

@@ -14,7 +14,9 @@ use crate::firmware::FirmwareBoot;
 use crate::folder::Folder;
 use crate::machine::{Image, Machine, Start};
 use crate::network::Network;
+use crate::nic_model::NicModelProcess;
 use crate::process::{Log, Running};
+use crate::qemu;
 use crate::qmp::Qmp;
 use crate::screen::{self, ScreenKind};
 
@@ -61,6 +63,7 @@ pub struct Appliance {
     serial: UnixStream,
     console: Log,
     complaints: Log,
+    models: Vec<(usize, NicModelProcess)>,
     network: Network,
     _folder: Folder,
 }
@@ -110,7 +113,9 @@ impl Appliance {
 
         network.fit(&machine.append)?;
         let arguments = machine.arguments(start, &mut network, folder.path())?;
-        let mut command = network.command("qemu-system-x86_64");
+        let models = NicModelProcess::start_all(machine, &mut network, folder.path())?;
+        let qemu = qemu::program(machine.has_models())?;
+        let mut command = network.command(qemu);
         command
             .args(arguments)
             .stdin(Stdio::null())
@@ -123,7 +128,8 @@ impl Appliance {
         let mut accept = |listener| {
             accept(listener, &mut qemu).with_context(|| {
                 let command = crate::process::line(&command);
-                format!("QEMU does not start: {}\n{command}", complaints.text())
+                let complaints = complaints.text() + &model_logs(&models);
+                format!("QEMU does not start: {complaints}\n{command}")
             })
         };
         let serial = accept(&listeners[0])?;
@@ -139,6 +145,7 @@ impl Appliance {
             console: read_console(serial.try_clone()?, echo),
             serial,
             complaints,
+            models,
             network,
             _folder: folder,
         })
@@ -288,8 +295,19 @@ impl Appliance {
         }
     }
 
+    /// The device model that NIC number `index` is.
+    pub fn nic_model(&self, index: usize) -> Result<&NicModelProcess> {
+        let model = self.models.iter().find(|(number, _)| *number == index);
+        let (_, model) = model.with_context(|| format!("NIC {index} is no model of ours"))?;
+        Ok(model)
+    }
+
     /// Pulls the cable of NIC number `index`, or puts it back.
     pub fn set_link(&mut self, index: usize, up: bool) -> Result<()> {
+        if let Ok(model) = self.nic_model(index) {
+            model.ask(if up { "link up" } else { "link down" })?;
+            return Ok(());
+        }
         let arguments = json!({ "name": format!("nic{index}"), "up": up });
         self.qmp.command("set_link", arguments)?;
         Ok(())
@@ -316,8 +334,14 @@ impl Appliance {
     /// Types `poweroff` and waits for the end.
     pub fn power_off(&mut self) -> Result<ExitStatus> {
         self.type_line("poweroff")?;
-        self.wait(POWER_OFF_TIMEOUT)
-            .map_err(|error| self.explain(error))
+        let status = self
+            .wait(POWER_OFF_TIMEOUT)
+            .map_err(|error| self.explain(error))?;
+        for (_, model) in &mut self.models {
+            let end = model.wait()?;
+            ensure!(end.success(), "it ended with {end}: {}", model.logs());
+        }
+        Ok(status)
     }
 
     /// Ends QEMU at once.
@@ -325,13 +349,14 @@ impl Appliance {
         self.qemu.kill()
     }
 
-    /// The console's text, and QEMU's complaints where there are any.
+    /// The console's text, and the complaints of QEMU and of device models where there
+    /// are any.
     pub fn logs(&self) -> String {
         let mut text = format!("--- serial console\n{}\n", self.console.text());
         if !self.complaints.is_empty() {
             text += &format!("--- QEMU\n{}\n", self.complaints.text());
         }
-        text + "---"
+        text + &model_logs(&self.models) + "---"
     }
 
     fn explain(&self, error: Error) -> Error {
@@ -349,6 +374,11 @@ impl Drop for Appliance {
             eprintln!("{}", self.logs());
         }
     }
+}
+
+/// What all models have complained of.
+fn model_logs(models: &[(usize, NicModelProcess)]) -> String {
+    models.iter().map(|(_, model)| model.logs()).collect()
 }
 
 /// The first connection to `listener`, or an error once `qemu` has ended.

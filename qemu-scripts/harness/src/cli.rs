@@ -57,8 +57,8 @@ pub struct BootOptions {
     /// The image to boot.
     #[arg(long, value_name = "FILE", env = "UNIPERF_IMAGE")]
     image: Option<PathBuf>,
-    /// A NIC: e1000, e1000-82544gc, e1000-82545em, e1000e, or another -device of
-    /// QEMU's. Again for a further NIC: number n, from 0, is on a network of its
+    /// A NIC: e1000, e1000-82544gc, e1000-82545em, e1000e, another -device of QEMU's,
+    /// or forcedeth[:GENERATION], a device model of ours. Again for a further NIC: number n, from 0, is on a network of its
     /// own, 10.77.n.1/24 being the host's side, so --append 'nic=1
     /// ip=10.77.1.2/24' uses the second.
     #[arg(long, value_name = "NAME")]

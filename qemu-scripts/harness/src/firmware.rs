@@ -103,6 +103,14 @@ impl FirmwareBoot {
         }
     }
 
+    /// Whether the first NIC takes part.
+    pub(crate) fn is_by_network(&self) -> bool {
+        matches!(
+            self.from,
+            BootDevice::Network | BootDevice::NetworkOfFirmware
+        )
+    }
+
     /// Options of the first NIC's device.
     pub(crate) fn nic_options(&self) -> &'static str {
         match self.from {

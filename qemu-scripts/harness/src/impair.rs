@@ -24,6 +24,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use crate::folder::Folder;
 use crate::frames::Noise;
 use crate::namespace::Namespace;
+use crate::network::{dgram, socket_pair};
 
 /// Most frames under way in one direction, as many as a tap's queue holds.
 const QUEUE: usize = 1000;
@@ -140,12 +141,12 @@ impl ImpairedLink {
 
     /// The options of QEMU's `-netdev`, but for the id.
     pub(crate) fn netdev(&self) -> String {
-        let text = |path: PathBuf| path.display().to_string().replace(',', ",,");
-        format!(
-            "dgram,local.type=unix,local.path={},remote.type=unix,remote.path={}",
-            text(far(&self.folder)),
-            text(near(&self.folder))
-        )
+        dgram(&far(&self.folder), &near(&self.folder))
+    }
+
+    /// The sockets of a device model that is in QEMU's place.
+    pub(crate) fn model_sockets(&self) -> String {
+        socket_pair(&far(&self.folder), &near(&self.folder))
     }
 
     /// What the wire does from now on, and the seed of both directions' generators,
@@ -173,7 +174,7 @@ fn near(folder: &Folder) -> PathBuf {
     folder.path().join("link")
 }
 
-/// The end that QEMU makes.
+/// The end that QEMU or a device model makes.
 fn far(folder: &Folder) -> PathBuf {
     folder.path().join("guest")
 }

@@ -37,8 +37,11 @@ mod namespace;
 pub mod netboot;
 mod netperf;
 mod network;
+mod nic;
+mod nic_model;
 pub mod peers;
 pub mod process;
+mod qemu;
 mod qmp;
 pub mod raw_tcp;
 pub mod recipe;
@@ -52,11 +55,12 @@ pub use dhcp::{BootOffer, DhcpOptions, DhcpServer};
 pub use firmware::{BootDevice, Firmware, FirmwareBoot};
 pub use impair::{ImpairCounts, ImpairedLink, Impairment};
 pub use machine::{
-    Accelerator, Image, Machine, MachineType, NicModel, SerialPort, mac, mac_text, repository,
-    target_folder,
+    Accelerator, Image, Machine, MachineType, SerialPort, mac, mac_text, repository, target_folder,
 };
 pub use namespace::Namespace;
 pub use netperf::{Netperf, NetperfResult, Test};
 pub use network::{CONTROL_PORT, NetKind, Network, TapNetwork, UserNetwork};
+pub use nic::NicModel;
+pub use nic_model::NicModelProcess;
 pub use qmp::Qmp;
 pub use screen::ScreenKind;

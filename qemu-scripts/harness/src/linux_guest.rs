@@ -1,5 +1,5 @@
-//! The Linux guest that the appliance is compared with: Debian's kernel, its e1000
-//! driver and netserver, on the same virtual hardware.
+//! The Linux guest that the appliance is compared with: Debian's kernel, its NIC
+//! drivers and netserver, on the same virtual hardware.
 //!
 //! `qemu-scripts/setup --for peer` makes it. It says the same ready line as the
 //! appliance, and its console is a shell that knows `poweroff`.
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::machine::{Image, Machine, repository};
+use crate::machine::{Image, Machine, cache_folder, repository};
 use crate::process;
 
 /// What making it may take: a download of 70 MB and its unpacking.
@@ -24,7 +24,7 @@ pub fn prepare(machine: Machine) -> Result<(Image, Machine)> {
     let mut setup = Command::new(repository().join("qemu-scripts/setup"));
     setup.args(["--for", "peer"]);
     process::run(&mut setup, SETUP_TIMEOUT)?.success()?;
-    let folder = folder().context("where is the cache? HOME is not set")?;
+    let folder = folder()?;
     let image = Image::at(folder.join("vmlinuz"))?;
     let machine = Machine {
         append: format!("console=ttyS0 quiet panic=-1 {}", machine.append),
@@ -38,7 +38,7 @@ pub fn prepare(machine: Machine) -> Result<(Image, Machine)> {
 /// unpacks RAM file systems one after the other, so `initrd` gets one that ends with
 /// both.
 pub fn with_kexec(machine: Machine, file: &Path, initrd: &Path) -> Result<Machine> {
-    let folder = folder().context("where is the cache? HOME is not set")?;
+    let folder = folder()?;
     let given = machine
         .initrd
         .as_ref()
@@ -72,14 +72,6 @@ trait Content: std::io::Read + std::io::Seek {}
 impl<T: std::io::Read + std::io::Seek> Content for T {}
 
 /// Where setup leaves it.
-fn folder() -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let cache = variable("UNIPERF_CACHE").map(PathBuf::from).or_else(|| {
-        let home = || Some(PathBuf::from(variable("HOME")?).join(".cache"));
-        let cache = variable("XDG_CACHE_HOME")
-            .map(PathBuf::from)
-            .or_else(home)?;
-        Some(cache.join("uniperf"))
-    })?;
-    Some(cache.join("linux-peer"))
+fn folder() -> Result<PathBuf> {
+    Ok(cache_folder()?.join("linux-peer"))
 }

@@ -1,14 +1,15 @@
 //! The virtual machine's parts, and QEMU's command line for them.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::json;
 
 use crate::firmware::{Firmware, FirmwareBoot};
 use crate::network::{Network, kvm_usable};
+use crate::nic::NicModel;
+use crate::nic_model;
 
 /// A bootable image.
 #[derive(Clone, Debug)]
@@ -57,57 +58,16 @@ pub fn repository() -> PathBuf {
     }
 }
 
-/// A NIC that QEMU emulates.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NicModel {
-    /// Intel 82540EM.
-    E1000,
-    /// Intel 82544GC.
-    E1000_82544gc,
-    /// Intel 82545EM.
-    E1000_82545em,
-    /// Intel 82574L.
-    E1000e,
-    /// Any other, by QEMU's `-device` name.
-    Other(String),
-}
-
-impl NicModel {
-    /// The three that the e1000 driver is for.
-    pub const E1000_FAMILY: [Self; 3] = [Self::E1000, Self::E1000_82544gc, Self::E1000_82545em];
-
-    /// QEMU's name for it.
-    pub fn device(&self) -> &str {
-        match self {
-            Self::E1000 => "e1000",
-            Self::E1000_82544gc => "e1000-82544gc",
-            Self::E1000_82545em => "e1000-82545em",
-            Self::E1000e => "e1000e",
-            Self::Other(name) => name,
-        }
+/// Where `qemu-scripts/setup` keeps what it has downloaded.
+pub(crate) fn cache_folder() -> Result<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(cache) = variable("UNIPERF_CACHE") {
+        return Ok(cache.into());
     }
-}
-
-impl FromStr for NicModel {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        Ok(match name {
-            "e1000" | "e1000-82540em" | "82540em" => Self::E1000,
-            "e1000-82544gc" | "82544gc" => Self::E1000_82544gc,
-            "e1000-82545em" | "82545em" => Self::E1000_82545em,
-            "e1000e" | "82574l" => Self::E1000e,
-            "" => return Err("a NIC has a name".into()),
-            _ if name.contains(',') => return Err("a NIC's name alone, no options".into()),
-            _ => Self::Other(name.into()),
-        })
-    }
-}
-
-impl fmt::Display for NicModel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.device())
-    }
+    let home = || Some(PathBuf::from(variable("HOME")?).join(".cache"));
+    let caches = variable("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
+    let caches = caches.context("where is the cache? HOME is not set")?;
+    Ok(caches.join("uniperf"))
 }
 
 /// QEMU's machine type.
@@ -178,6 +138,8 @@ pub(crate) enum Start<'a> {
 
 /// MiB of memory up to which this machine is asked for all of it at once.
 const RESERVED: u32 = 8192;
+/// The first PCI slot of NICs whose order QEMU would change.
+const FIRST_SLOT: usize = 0x10;
 
 /// The virtual machine to be started.
 #[derive(Clone, Debug)]
@@ -280,10 +242,8 @@ impl Machine {
         }
         add("-cpu", &self.cpu);
         add("-m", &format!("{}M", self.memory));
-        if self.memory > RESERVED {
-            // It takes what the guest touches, not what it could.
-            let size = format!("size={}M,reserve=off", self.memory);
-            add("-object", &format!("memory-backend-ram,id=ram,{size}"));
+        if let Some(memory) = self.memory_object() {
+            add("-object", &memory);
             add("-machine", "memory-backend=ram");
         }
         add("-smp", &self.smp.to_string());
@@ -295,12 +255,27 @@ impl Machine {
             Start::Firmware(boot) => Some(boot),
         };
         for (index, nic) in self.nics.iter().enumerate() {
+            if nic.is_modelled() {
+                ensure!(
+                    index > 0 || firmware.is_none_or(|boot| !boot.is_by_network()),
+                    "{nic} has no boot ROM: boot from the network by an e1000"
+                );
+                for netdev in network.cable(index, folder)?.netdevs {
+                    add("-netdev", &netdev);
+                }
+                let device = self.modelled_device(index, folder);
+                add("-device", &device);
+                continue;
+            }
             add("-netdev", &network.netdev(index)?);
             let mac = mac_text(mac(index));
-            let options = match firmware {
+            let mut options = match firmware {
                 Some(boot) if index == 0 => boot.nic_options().to_owned(),
                 _ => format!("netdev=net{index}"),
             };
+            if let Some(slot) = self.slot(index) {
+                options += &format!(",addr={slot}");
+            }
             add(
                 "-device",
                 &format!("{nic},id=nic{index},mac={mac},{options}"),
@@ -336,26 +311,56 @@ impl Machine {
         arguments.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(OsString::from));
         Ok(arguments)
     }
+
+    /// QEMU's `-object` for the memory, where its own way is not good enough.
+    fn memory_object(&self) -> Option<String> {
+        let kind = match self.has_models() {
+            // The models' processes map it.
+            true => "memory-backend-memfd,share=on",
+            false if self.memory > RESERVED => "memory-backend-ram",
+            false => return None,
+        };
+        // It takes what the guest touches, not what it could.
+        let reserve = match self.memory > RESERVED {
+            true => ",reserve=off",
+            false => "",
+        };
+        Some(format!("{kind},id=ram,size={}M{reserve}", self.memory))
+    }
+
+    /// Whether one of its NICs is a device model of ours.
+    pub(crate) fn has_models(&self) -> bool {
+        self.nics.iter().any(NicModel::is_modelled)
+    }
+
+    /// QEMU's `-device` for NIC number `index`, whose model listens in `folder`.
+    fn modelled_device(&self, index: usize, folder: &Path) -> String {
+        let mut device = json!({
+            "driver": "vfio-user-pci",
+            "id": format!("nic{index}"),
+            "socket": { "type": "unix", "path": nic_model::socket(folder, index) },
+        });
+        if let Some(slot) = self.slot(index) {
+            device["addr"] = slot.into();
+        }
+        device.to_string()
+    }
+
+    /// The PCI slot of NIC number `index`, in hexadecimal, where QEMU is not to choose:
+    /// it makes devices that are written as JSON after all others.
+    fn slot(&self, index: usize) -> Option<String> {
+        let mixed = self.has_models() && !self.nics.iter().all(NicModel::is_modelled);
+        mixed.then(|| format!("{:x}", FIRST_SLOT + index))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::firmware::BootDevice;
 
-    #[test]
-    fn nics_are_known_by_chip_and_by_qemu_name() {
-        assert_eq!("82540em".parse(), Ok(NicModel::E1000));
-        let model: NicModel = "virtio-net-pci".parse().unwrap();
-        assert_eq!(model.device(), "virtio-net-pci");
-        assert!("e1000,mac=x".parse::<NicModel>().is_err());
-    }
-
-    #[test]
-    fn the_command_line_has_the_network_and_the_users_arguments() {
-        let machine = Machine {
-            append: "rx=poll".into(),
-            ..Machine::default()
-        };
+    /// QEMU's arguments for `machine` on user networking.
+    fn words(machine: &Machine) -> Vec<String> {
         let mut network = Network::user().unwrap();
         let image = Image {
             path: "/tmp/i".into(),
@@ -363,11 +368,84 @@ mod tests {
         let words = machine
             .arguments(Start::Kernel(&image), &mut network, Path::new("/tmp"))
             .unwrap();
-        let words: Vec<_> = words.iter().filter_map(|word| word.to_str()).collect();
-        let after = |name| words[words.iter().position(|word| *word == name).unwrap() + 1];
-        assert!(after("-append").starts_with("ports="));
-        assert!(after("-append").ends_with(" rx=poll"));
-        assert_eq!(after("-m"), "64M");
-        assert!(!words.contains(&"-icount"));
+        let text = |word: OsString| word.into_string().unwrap();
+        words.into_iter().map(text).collect()
+    }
+
+    /// All values of option `name`.
+    fn values<'a>(words: &'a [String], name: &str) -> Vec<&'a str> {
+        let pairs = words.windows(2).filter(|pair| pair[0] == name);
+        pairs.map(|pair| pair[1].as_str()).collect()
+    }
+
+    #[test]
+    fn the_command_line_has_the_network_and_the_users_arguments() {
+        let words = words(&Machine {
+            append: "rx=poll".into(),
+            ..Machine::default()
+        });
+        let append = values(&words, "-append")[0];
+        assert!(append.starts_with("ports="));
+        assert!(append.ends_with(" rx=poll"));
+        assert_eq!(values(&words, "-m"), ["64M"]);
+        assert!(values(&words, "-icount").is_empty());
+        assert!(values(&words, "-object").is_empty());
+    }
+
+    #[test]
+    fn a_modelled_nic_has_a_socket_shared_memory_and_a_hub() {
+        let words = words(&Machine {
+            nics: vec![NicModel::Modelled("forcedeth:ck804".into())],
+            ..Machine::default()
+        });
+        let device: serde_json::Value = values(&words, "-device")
+            .iter()
+            .find_map(|device| serde_json::from_str(device).ok())
+            .unwrap();
+        let expected = json!({
+            "driver": "vfio-user-pci",
+            "id": "nic0",
+            "socket": { "type": "unix", "path": "/tmp/nic0" },
+        });
+        assert_eq!(device, expected);
+        let memory = "memory-backend-memfd,share=on,id=ram,size=64M";
+        assert_eq!(values(&words, "-object"), [memory]);
+        assert!(values(&words, "-machine").contains(&"memory-backend=ram"));
+        let netdevs = values(&words, "-netdev");
+        assert!(netdevs[0].starts_with("user,id=net0,ipv6=off,hostfwd="));
+        assert_eq!(
+            netdevs[1..],
+            [
+                "dgram,local.type=unix,local.path=/tmp/cable0-qemu,remote.type=unix,\
+                 remote.path=/tmp/cable0-model,id=cable0",
+                "hubport,id=port-net0,hubid=1,netdev=net0",
+                "hubport,id=port-cable0,hubid=1,netdev=cable0",
+            ]
+        );
+    }
+
+    #[test]
+    fn nics_of_both_kinds_keep_their_order_on_the_bus() {
+        let words = words(&Machine {
+            nics: vec![NicModel::Modelled("forcedeth".into()), NicModel::E1000],
+            ..Machine::default()
+        });
+        let devices = values(&words, "-device");
+        assert!(devices[0].contains(r#""addr":"10""#), "{}", devices[0]);
+        assert!(devices[1].starts_with("e1000,id=nic1,") && devices[1].ends_with(",addr=11"));
+    }
+
+    #[test]
+    fn a_modelled_nic_boots_from_no_network() {
+        let machine = Machine {
+            nics: vec![NicModel::Modelled("forcedeth".into())],
+            ..Machine::default()
+        };
+        let boot = FirmwareBoot::new(Firmware::Bios, BootDevice::Network);
+        let mut network = Network::user().unwrap();
+        let error = machine
+            .arguments(Start::Firmware(&boot), &mut network, Path::new("/tmp"))
+            .unwrap_err();
+        assert!(error.to_string().contains("no boot ROM"), "{error}");
     }
 }

@@ -1,5 +1,6 @@
 //! The wire between this machine and the appliance.
 
+use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -16,6 +17,8 @@ use crate::namespace::Namespace;
 pub const CONTROL_PORT: u16 = 12865;
 /// How many data ports user networking forwards.
 const DATA_PORTS: u16 = 32;
+/// The first of QEMU's hubs that connect device models to user networks.
+const FIRST_HUB: usize = 1;
 
 /// Which kind of network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +139,7 @@ impl Network {
     }
 
     /// A command that will run where the appliance can be reached from.
-    pub fn command(&self, program: &str) -> Command {
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         if let Self::Tap(tap) = self {
             tap.namespace.hold(&mut command);
@@ -227,7 +230,7 @@ impl Network {
         Ok(())
     }
 
-    /// The `-netdev` of NIC number `index`.
+    /// The `-netdev` of NIC number `index`, which QEMU emulates.
     pub(crate) fn netdev(&mut self, index: usize) -> Result<String> {
         match self {
             Self::Tap(tap) => {
@@ -239,23 +242,87 @@ impl Network {
                     "tap,id=net{index},ifname={name},script=no,downscript=no"
                 ))
             }
-            Self::User(_) if index > 0 => Ok(format!("user,id=net{index},ipv6=off")),
+            Self::User(user) => user.netdev(index),
+        }
+    }
+
+    /// What connects NIC number `index` where a device model of ours emulates it, with
+    /// sockets in `folder`.
+    pub(crate) fn cable(&mut self, index: usize, folder: &Path) -> Result<Cable> {
+        match self {
+            Self::Tap(tap) => {
+                let name = tap.tap(index)?;
+                let model = match (index, &tap.link) {
+                    (0, Some(link)) => ["--dgram".into(), link.model_sockets()],
+                    _ => ["--tap".into(), name],
+                };
+                Ok(Cable {
+                    model: model.into(),
+                    netdevs: Vec::new(),
+                })
+            }
             Self::User(user) => {
-                let mut option = format!(
-                    "user,id=net0,ipv6=off,hostfwd=tcp:127.0.0.1:{}-:{CONTROL_PORT}",
-                    user.control
-                );
-                for port in user.data.clone() {
-                    for protocol in ["tcp", "udp"] {
-                        option += &format!(",hostfwd={protocol}:127.0.0.1:{port}-:{port}");
-                    }
-                }
-                if let Some(boot) = &user.boot {
-                    option += &boot.user_options()?;
-                }
-                Ok(option)
+                let socket = |end| folder.join(format!("cable{index}-{end}"));
+                let (model, qemu) = (socket("model"), socket("qemu"));
+                let hub = index + FIRST_HUB;
+                let port = |netdev: String| {
+                    format!("hubport,id=port-{netdev},hubid={hub},netdev={netdev}")
+                };
+                Ok(Cable {
+                    model: vec!["--dgram".into(), socket_pair(&model, &qemu)],
+                    netdevs: vec![
+                        user.netdev(index)?,
+                        format!("{},id=cable{index}", dgram(&qemu, &model)),
+                        port(format!("net{index}")),
+                        port(format!("cable{index}")),
+                    ],
+                })
             }
         }
+    }
+}
+
+/// How a device model is connected.
+#[derive(Debug)]
+pub(crate) struct Cable {
+    /// Its own arguments for that.
+    pub(crate) model: Vec<String>,
+    /// The values of QEMU's `-netdev`, which is the far end of some.
+    pub(crate) netdevs: Vec<String>,
+}
+
+/// QEMU's `-netdev` for datagrams between the Unix sockets `own` and `peer`, but for
+/// the id.
+pub(crate) fn dgram(own: &Path, peer: &Path) -> String {
+    let text = |path: &Path| path.display().to_string().replace(',', ",,");
+    format!(
+        "dgram,local.type=unix,local.path={},remote.type=unix,remote.path={}",
+        text(own),
+        text(peer)
+    )
+}
+
+/// The same for a device model.
+pub(crate) fn socket_pair(own: &Path, peer: &Path) -> String {
+    format!("{},{}", own.display(), peer.display())
+}
+
+impl UserNetwork {
+    fn netdev(&self, index: usize) -> Result<String> {
+        let mut option = format!("user,id=net{index},ipv6=off");
+        if index > 0 {
+            return Ok(option);
+        }
+        option += &format!(",hostfwd=tcp:127.0.0.1:{}-:{CONTROL_PORT}", self.control);
+        for port in self.data.clone() {
+            for protocol in ["tcp", "udp"] {
+                option += &format!(",hostfwd={protocol}:127.0.0.1:{port}-:{port}");
+            }
+        }
+        if let Some(boot) = &self.boot {
+            option += &boot.user_options()?;
+        }
+        Ok(option)
     }
 }
 

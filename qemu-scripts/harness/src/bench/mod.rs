@@ -26,9 +26,10 @@ pub use target::Sample;
 use target::{Extent, Target};
 
 use crate::linux_guest;
-use crate::machine::{Accelerator, Image, Machine, NicModel};
+use crate::machine::{Accelerator, Image, Machine};
 use crate::measure::{About, Progress, Saved, table};
 use crate::network::NetKind;
+use crate::nic::NicModel;
 
 /// The appliance's memory in MiB.
 const MEMORY: u32 = 64;
@@ -69,7 +70,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let machines = machines(options)?;
     let contestants: Vec<_> = machines.iter().map(|(who, _)| *who).collect();
     let mut report = Report {
-        about: About::look()?,
+        about: About::look(&options.nic)?,
         settings: Settings {
             nic: options.nic.to_string(),
             accelerator: options.accelerator.name().into(),
@@ -149,7 +150,7 @@ fn machines(options: &Options) -> Result<Vec<(Contestant, Option<Guest>)>> {
             Contestant::Linux if !options.linux => continue,
             Contestant::Linux => {
                 ensure!(
-                    NicModel::E1000_FAMILY.contains(&options.nic),
+                    options.nic.is_known_to_linux(),
                     "the Linux guest has no driver for {}: add --peer none, or take an e1000",
                     options.nic
                 );

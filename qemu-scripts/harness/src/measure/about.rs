@@ -1,12 +1,15 @@
 //! What is to be known of this machine and its programs.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use crate::nic::NicModel;
 use crate::process;
+use crate::qemu;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to look at how busy this machine is.
@@ -39,10 +42,10 @@ pub struct About {
 }
 
 impl About {
-    /// Looks around; what the guests say is not known yet.
-    pub fn look() -> Result<Self> {
+    /// Looks around, where guests are to have that NIC; what they say is not known yet.
+    pub fn look(nic: &NicModel) -> Result<Self> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
-        let qemu = said("qemu-system-x86_64", "--version")?;
+        let qemu = said(qemu::program(nic.is_modelled())?, "--version")?;
         let netperf = said("netperf", "-V")?;
         Ok(Self {
             date: date(now.as_secs()),
@@ -108,11 +111,14 @@ fn cpu_times(stat: &str) -> Option<(u64, u64)> {
     Some((total - idle, total))
 }
 
-fn said(program: &str, argument: &str) -> Result<String> {
+fn said(program: impl AsRef<Path>, argument: &str) -> Result<String> {
+    let program = program.as_ref();
     let output = process::run(Command::new(program).arg(argument), TIMEOUT)?;
     let text = output.stdout.trim().to_owned() + output.stderr.trim();
     let line = text.lines().next();
-    Ok(line.with_context(|| format!("{program} is silent"))?.into())
+    Ok(line
+        .with_context(|| format!("{} is silent", program.display()))?
+        .into())
 }
 
 /// The word after "version".

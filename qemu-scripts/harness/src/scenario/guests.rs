@@ -5,7 +5,8 @@ use std::fmt;
 use anyhow::{Result, ensure};
 
 use crate::linux_guest;
-use crate::machine::{Accelerator, Image, Machine, NicModel};
+use crate::machine::{Accelerator, Image, Machine};
+use crate::nic::NicModel;
 
 /// Whom a scenario measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -77,7 +78,7 @@ impl Common {
             }
             Kind::Linux => {
                 ensure!(
-                    NicModel::E1000_FAMILY.contains(&self.nic),
+                    self.nic.is_known_to_linux(),
                     "the Linux guest has no driver for {}: add --peer none, or take an e1000",
                     self.nic
                 );

@@ -39,7 +39,7 @@ pub fn run<S: Scenario>(scenario: &S, folder: &Path) -> Result<Outcome> {
         "scenarios need network namespaces and taps: run them as root"
     );
     let guests = guests(scenario)?;
-    let about = About::look()?;
+    let about = About::look(&scenario.common().nic)?;
     if !about.noise().is_empty() {
         eprint!("uniperf: {}", about.noise());
     }
