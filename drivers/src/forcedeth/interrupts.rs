@@ -178,8 +178,9 @@ impl<R: Registers> Interrupts<R> {
 }
 
 fn mask<R: Registers>(regs: &R, msi: bool, shared: &Shared) {
-    // A message is sent once, and again only after its bit here was taken away and given
-    // back. With INTx the bit does nothing.
+    // A message is sent when causes arise where none stood. Those that arise behind an
+    // acknowledgement would not be seen, unless the bit here is taken away and given back.
+    // With INTx it does nothing.
     if msi {
         regs.write32(MSI_IRQ_MASK, 0);
     }

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use super::Forcedeth;
 use super::faults::{RxFault, TxFault};
+use super::registers::{IRQ_MASK, IRQ_STATUS, MSI_IRQ_MASK};
 use crate::device::Host;
 
 const USAGE: &str = "\
 statistics                        what it has done
 complaints [clear]                what the guest did wrong
+interrupts                        causes, masks and how interrupts are raised
 link up | down | MBPS full|half   the partner at the other end of the cable
 flap MS                           the link is lost for MS milliseconds
 fault rx KIND [N]                 the next N frames come with an error: crc, overflow,
@@ -36,6 +38,7 @@ impl Forcedeth {
         match words {
             ["help"] => Ok(USAGE.into()),
             ["statistics"] => Ok(self.statistics(host)),
+            ["interrupts"] => Ok(self.interrupt_state(host)),
             ["complaints"] => Ok(host
                 .complaints
                 .kinds()
@@ -75,6 +78,19 @@ impl Forcedeth {
             let _ = writeln!(text, "{name} {value}");
         }
         text
+    }
+
+    fn interrupt_state(&self, host: &Host) -> String {
+        let timer = self.timer.map(|due| due.saturating_sub(host.now));
+        format!(
+            "status {:04x}, mask {:04x}, MSI mask {:x}, level {}, timer {timer:?}, now {:?}\n{:?}",
+            self.get(IRQ_STATUS),
+            self.get(IRQ_MASK),
+            self.get(MSI_IRQ_MASK),
+            self.msi_level,
+            host.now,
+            host.interrupts
+        )
     }
 
     fn run_fault(&mut self, host: &mut Host, words: &[&str]) -> Result<(), String> {

@@ -32,25 +32,19 @@ impl Forcedeth {
         self.set(IRQ_MASK, value & irq::ALL);
     }
 
-    /// A message goes out once, and not again before its bit was taken away and given
-    /// back.
-    pub(super) fn write_msi_mask(&mut self, value: u32) {
-        let was = self.get(MSI_IRQ_MASK);
-        self.set(MSI_IRQ_MASK, value);
-        if was & MSI_VECTOR_0 == 0 && value & MSI_VECTOR_0 != 0 {
-            self.msi_armed = true;
-        }
-    }
-
     /// Tells the host of causes that stand and are not masked.
     pub(super) fn update_interrupts(&mut self, host: &mut Host) {
         let pending = self.get(IRQ_STATUS) & self.get(IRQ_MASK);
         match host.interrupts.mode() {
             InterruptMode::Intx => host.interrupts.set_level(pending != 0, host.now),
             InterruptMode::Msi => {
-                let enabled = self.get(MSI_IRQ_MASK) & MSI_VECTOR_0 != 0;
-                if pending != 0 && enabled && self.msi_armed {
-                    self.msi_armed = false;
+                // A message goes out when causes arise where none stood. To take the
+                // mask's bit away and give it back feigns that, which Linux does for
+                // causes that have arisen while it took others away.
+                let level = pending != 0 && self.get(MSI_IRQ_MASK) & MSI_VECTOR_0 != 0;
+                let rises = level && !self.msi_level;
+                self.msi_level = level;
+                if rises {
                     host.interrupts.message(0, host.now);
                 }
             }

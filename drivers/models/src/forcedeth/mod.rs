@@ -55,8 +55,8 @@ pub struct Forcedeth {
     faults: Faults,
     /// When the interval timer fires next.
     timer: Option<Duration>,
-    /// A message may be sent when a cause arises: see [`events`].
-    msi_armed: bool,
+    /// Causes stood when the host was last told of them by message.
+    msi_level: bool,
     /// MSI-X vectors whose causes were signalled and still stand.
     msix_signalled: u32,
 }
@@ -80,7 +80,7 @@ impl Forcedeth {
             totals: Totals::default(),
             faults: Faults::default(),
             timer: None,
-            msi_armed: false,
+            msi_level: false,
             msix_signalled: 0,
         };
         nic.power_on(Duration::ZERO);
@@ -125,7 +125,7 @@ impl Forcedeth {
         self.phy.reset(now);
         self.mdio = Mdio::default();
         self.timer = None;
-        self.msi_armed = false;
+        self.msi_level = false;
         self.msix_signalled = 0;
     }
 
@@ -230,7 +230,6 @@ impl Forcedeth {
                 self.set(IRQ_STATUS, status);
             }
             IRQ_MASK => self.write_irq_mask(value, host),
-            MSI_IRQ_MASK => self.write_msi_mask(value),
             SETUP_REG6 => self.write_timer(value, host.now),
             POLLING_INTERVAL => self.set(register, value & 0xffff),
             MAC_RESET => self.write_mac_reset(value, host.now),
