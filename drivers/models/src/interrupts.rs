@@ -21,7 +21,7 @@ pub enum InterruptMode {
 /// How long a line that was just lowered by the guest's access to the device stays low
 /// though its condition still stands. QEMU lowers a line at any access to the device,
 /// which is mostly the read of the cause, before the guest had time to take it away.
-const REST: Duration = Duration::from_micros(50);
+const REST: Duration = Duration::from_micros(500);
 
 /// Where interrupts go.
 #[derive(Default)]

@@ -56,15 +56,16 @@ pub struct Faults {
     pub phy_absent: bool,
     /// Memory is out of reach, as if the function were no bus master.
     pub bus_master_off: bool,
-    /// The link comes back then.
-    pub link_back_at: Option<Duration>,
+    /// The link comes back then, to this partner.
+    pub link_back_at: Option<(Duration, Partner)>,
     /// Memory is out of reach until then.
     pub bus_master_back_at: Option<Duration>,
 }
 
 impl Faults {
     pub(super) fn deadline(&self) -> Option<Duration> {
-        let dues = [self.link_back_at, self.bus_master_back_at];
+        let link_back_at = self.link_back_at.map(|(at, _)| at);
+        let dues = [link_back_at, self.bus_master_back_at];
         dues.into_iter().flatten().min()
     }
 
@@ -87,19 +88,22 @@ fn take<T: Copy>(fault: &mut Option<(T, u32)>) -> Option<T> {
 impl Forcedeth {
     /// Ends the faults that are over.
     pub(super) fn end_faults(&mut self, host: &Host) {
-        let due = |at: &mut Option<Duration>| at.take_if(|at| *at <= host.now).is_some();
-        if due(&mut self.faults.bus_master_back_at) {
-            self.faults.bus_master_off = false;
+        let faults = &mut self.faults;
+        let master_back = faults.bus_master_back_at.take_if(|at| *at <= host.now);
+        if master_back.is_some() {
+            faults.bus_master_off = false;
         }
-        if due(&mut self.faults.link_back_at) {
-            self.set_partner(Partner::Everything, host.now);
+        let link_back = faults.link_back_at.take_if(|(at, _)| *at <= host.now);
+        if let Some((_, partner)) = link_back {
+            self.set_partner(partner, host.now);
         }
     }
 
     /// The link is lost, and comes back `time` later.
     pub fn flap_link(&mut self, time: Duration, now: Duration) {
+        let partner = self.phy.partner();
         self.set_partner(Partner::Absent, now);
-        self.faults.link_back_at = Some(now + time);
+        self.faults.link_back_at = Some((now + time, partner));
     }
 
     /// The rings are said to have gone wrong.

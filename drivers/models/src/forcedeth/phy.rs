@@ -259,6 +259,11 @@ impl Phy {
         self.registers[BMCR] & bmcr::LOOPBACK != 0
     }
 
+    /// The partner that is plugged in.
+    pub(super) fn partner(&self) -> Partner {
+        self.partner
+    }
+
     /// Plugs another partner in.
     pub(super) fn set_partner(&mut self, partner: Partner, now: Duration) {
         self.partner = partner;

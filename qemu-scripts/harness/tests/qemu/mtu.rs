@@ -30,6 +30,11 @@ fn on_mtu(mtu: usize) {
         append: format!("mtu={mtu}"),
         ..Machine::default()
     };
+    on(machine, mtu).end();
+}
+
+/// All loads on a machine with that MTU.
+pub fn on(machine: Machine, mtu: usize) -> Rig {
     let rig = Rig::on(machine, tap(mtu));
     let capture = Capture::start(rig.appliance.network()).unwrap();
     let datagram = (mtu - 28).to_string();
@@ -53,7 +58,7 @@ fn on_mtu(mtu: usize) {
     let station = Station { mac: mac(0), mtu };
     let verdict = capture.finish().unwrap().judge(station).unwrap();
     verdict.check().unwrap();
-    rig.end();
+    rig
 }
 
 /// The bytes that one side sent, and those that the other received.

@@ -80,6 +80,12 @@ fn a_stream_is_right_across_the_sequence_wrap(rig: &Rig) {
     is_nearly_once(&verdict);
 }
 
+/// Streams and long responses do.
+pub fn carry_the_same_bytes(rig: &Rig) {
+    a_stream_is_right(rig);
+    long_responses_are_right(rig);
+}
+
 #[test]
 fn the_same_bytes_come_whatever_the_offloads() {
     for arguments in [
@@ -91,8 +97,7 @@ fn the_same_bytes_come_whatever_the_offloads() {
     ] {
         println!("-- {arguments}");
         let rig = Rig::with(append(arguments));
-        a_stream_is_right(&rig);
-        long_responses_are_right(&rig);
+        carry_the_same_bytes(&rig);
         a_stream_is_right_across_the_sequence_wrap(&rig);
         rig.end();
     }
