@@ -9,17 +9,8 @@ pub fn find(vendor: u16, device: u16) -> Option<&'static str> {
         .map(|(_, name)| *name)
 }
 
-const NAMES: [((u16, u16), &str); 60] = [
+const NAMES: [((u16, u16), &str); 51] = [
     ((0x1022, 0x2000), "AMD PCnet"),
-    ((0x10de, 0x0037), "nVidia nForce MCP04"),
-    ((0x10de, 0x0057), "nVidia nForce CK804"),
-    ((0x10de, 0x0269), "nVidia nForce MCP51"),
-    ((0x10de, 0x0373), "nVidia nForce MCP55"),
-    ((0x10de, 0x03ef), "nVidia nForce MCP61"),
-    ((0x10de, 0x0450), "nVidia nForce MCP65"),
-    ((0x10de, 0x054c), "nVidia nForce MCP67"),
-    ((0x10de, 0x0760), "nVidia nForce MCP77"),
-    ((0x10de, 0x0ab0), "nVidia nForce MCP79"),
     ((0x10ec, 0x8125), "Realtek RTL8125"),
     ((0x10ec, 0x8136), "Realtek RTL8101"),
     ((0x10ec, 0x8139), "Realtek RTL8139"),
