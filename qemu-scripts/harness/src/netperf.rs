@@ -282,8 +282,11 @@ impl NetperfResult {
 
     /// An error unless the figures make sense: something moved, and both ends
     /// say how busy they were.
+    ///
+    /// Linux's netserver counts idle ticks over a time that it measures by
+    /// another clock, so a guest that was never idle may say up to some 104 %.
     pub fn check(&self) -> Result<()> {
-        let percent = |value: f64| value > 0.0 && value <= 100.0;
+        let percent = |value: f64| value > 0.0 && value <= 105.0;
         let sensible = self.throughput > 0.0
             && percent(self.local_cpu)
             && percent(self.remote_cpu)
