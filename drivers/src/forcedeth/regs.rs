@@ -94,7 +94,8 @@ pub const MII_CONTROL: usize = 0x190;
 pub const MII_DATA: usize = 0x194;
 /// What may wake the machine.
 pub const WAKE_UP_FLAGS: usize = 0x200;
-/// Asks the management unit for its version.
+/// Asks the management unit for its version. In FreeBSD this and the next belong to
+/// Wake-on-LAN patterns, which it never sets.
 pub const MGMT_UNIT_GET_VERSION: usize = 0x204;
 /// Its answer.
 pub const MGMT_UNIT_VERSION: usize = 0x208;

@@ -37,6 +37,7 @@ pub(super) const MII_MASK: usize = 0x184;
 pub(super) const ADAPTER_CONTROL: usize = 0x188;
 pub(super) const MII_CONTROL: usize = 0x190;
 pub(super) const MII_DATA: usize = 0x194;
+/// This and the next belong to Wake-on-LAN patterns in FreeBSD.
 pub(super) const MGMT_UNIT_GET_VERSION: usize = 0x204;
 pub(super) const MGMT_UNIT_VERSION: usize = 0x208;
 pub(super) const MGMT_UNIT_CONTROL: usize = 0x278;
