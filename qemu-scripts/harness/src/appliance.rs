@@ -407,7 +407,8 @@ fn accept(listener: &UnixListener, qemu: &mut Running) -> Result<UnixStream> {
     }
 }
 
-fn read_console(mut stream: UnixStream, mut echo: Option<Echo>) -> Log {
+/// A log of what a console says on `stream`, whose bytes `echo` gets as well.
+pub(crate) fn read_console(mut stream: impl Read + Send + 'static, mut echo: Option<Echo>) -> Log {
     let log = Log::default();
     let writer = log.clone();
     std::thread::spawn(move || {

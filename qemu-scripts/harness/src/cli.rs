@@ -2,6 +2,7 @@
 
 mod media;
 mod pxe;
+mod report;
 mod scenario;
 
 use std::net::IpAddr;
@@ -18,6 +19,7 @@ use uniperf_harness::{
 
 pub use media::IsoOptions;
 pub use pxe::PxeOptions;
+pub use report::ReportOptions;
 pub use scenario::Scenario;
 
 /// Boots the appliance in QEMU.
@@ -46,6 +48,8 @@ pub enum Command {
     Pxe(PxeOptions),
     /// Make the image for CDs and USB sticks.
     Iso(IsoOptions),
+    /// Try an appliance on real hardware, and write down what came of it.
+    Report(ReportOptions),
     /// Run one of the reports that the appliance was made for.
     #[command(subcommand)]
     Scenario(Scenario),

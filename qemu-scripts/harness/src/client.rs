@@ -65,12 +65,14 @@ impl OwnTest {
         connect(self.data).context("no data connection")
     }
 
-    /// Waits for the server's results.
-    pub fn results(mut self) -> Result<()> {
+    /// Waits for the server's results; returns how many bytes it has received.
+    pub fn results(mut self) -> Result<u64> {
         let mut results = [0; MESSAGE];
         self.control
             .read_exact(&mut results)
-            .context("no results from netserver")
+            .context("no results from netserver")?;
+        let received = std::array::from_fn(|n| results[8 + n]);
+        Ok(u64::from_be_bytes(received))
     }
 }
 

@@ -45,6 +45,7 @@ mod qemu;
 mod qmp;
 pub mod raw_tcp;
 pub mod recipe;
+pub mod report;
 pub mod scenario;
 mod screen;
 pub mod trace;

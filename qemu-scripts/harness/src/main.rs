@@ -20,6 +20,7 @@ fn main() -> ExitCode {
         cli::Command::Linux(options) => run::linux(&options),
         cli::Command::Pxe(options) => pxe::run(&options),
         cli::Command::Iso(options) => iso::make(&options),
+        cli::Command::Report(options) => run::report(&options),
         cli::Command::Scenario(scenario) => run::scenario(&scenario),
     };
     match result {

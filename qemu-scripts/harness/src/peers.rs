@@ -26,7 +26,8 @@ pub struct PingResult {
 }
 
 impl PingResult {
-    fn parse(output: &str) -> Option<Self> {
+    /// Reads the line of ping's statistics that has them.
+    pub(crate) fn parse(output: &str) -> Option<Self> {
         let line = output
             .lines()
             .find(|line| line.contains("packets transmitted"))?;

@@ -1,4 +1,4 @@
-//! `boot`, `run`, `bench`, `ping`, `crowd` and `scenario`.
+//! `boot`, `run`, `bench`, `ping`, `crowd`, `report` and `scenario`.
 
 use std::io::{BufRead, Write};
 use std::net::IpAddr;
@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::cli::{
-    BenchOptions, BootOptions, CrowdOptions, LinuxOptions, PingOptions, RunOptions, Scenario,
+    BenchOptions, BootOptions, CrowdOptions, LinuxOptions, PingOptions, ReportOptions, RunOptions,
+    Scenario,
 };
 use uniperf_harness::bench;
 use uniperf_harness::linux_guest;
 use uniperf_harness::process::{self, Running};
+use uniperf_harness::report;
 use uniperf_harness::scenario;
 use uniperf_harness::{
     Appliance, BOOT_TIMEOUT, CONTROL_PORT, Image, Machine, Netperf, Network, Ready, Test,
@@ -66,6 +68,22 @@ pub fn scenario(options: &Scenario) -> Result<ExitCode> {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
+}
+
+/// Tries an appliance on real hardware, and leaves a file for us.
+pub fn report(options: &ReportOptions) -> Result<ExitCode> {
+    let reported = report::run(&options.options())?;
+    match reported.failures.len() {
+        0 => eprintln!("uniperf: everything that was tried went well"),
+        count => eprintln!("uniperf: {count} failed, which is what the report is for"),
+    }
+    eprintln!(
+        "uniperf: the report is {}. Please write the board's name at its top, look whether \
+         you want to send what it holds, and attach it to a new issue at {}/issues",
+        reported.path.display(),
+        env!("CARGO_PKG_REPOSITORY")
+    );
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Sends requests and says how many were answered how quickly.

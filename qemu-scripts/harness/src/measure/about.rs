@@ -44,13 +44,11 @@ pub struct About {
 impl About {
     /// Looks around, where guests are to have that NIC; what they say is not known yet.
     pub fn look(nic: &NicModel) -> Result<Self> {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
         let qemu = said(qemu::program(nic.is_modelled())?, "--version")?;
-        let netperf = said("netperf", "-V")?;
         Ok(Self {
-            date: date(now.as_secs()),
+            date: now()?,
             qemu: version(&qemu),
-            netperf: version(&netperf),
+            netperf: netperf_version()?,
             cpu: cpu_model(&std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
             cpus: std::thread::available_parallelism()?.get(),
             busy: busy(),
@@ -109,6 +107,17 @@ fn cpu_times(stat: &str) -> Option<(u64, u64)> {
     let total = times.iter().sum();
     let idle: u64 = times.get(3..5)?.iter().sum();
     Some((total - idle, total))
+}
+
+/// netperf's version.
+pub(crate) fn netperf_version() -> Result<String> {
+    Ok(version(&said("netperf", "-V")?))
+}
+
+/// The time in UTC, as RFC 3339 has it.
+pub(crate) fn now() -> Result<String> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+    Ok(date(now.as_secs()))
 }
 
 fn said(program: impl AsRef<Path>, argument: &str) -> Result<String> {

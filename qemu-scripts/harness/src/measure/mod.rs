@@ -10,6 +10,7 @@ mod statistics;
 pub mod table;
 
 pub use about::About;
+pub(crate) use about::{netperf_version, now};
 pub use guest::{Boot, Guest};
 pub use netserver::Netserver;
 pub use progress::Progress;

@@ -20,6 +20,7 @@ mod many;
 mod mtu;
 mod netperf;
 mod nics;
+mod report;
 mod rig;
 mod scenario;
 mod streams;
