@@ -38,8 +38,8 @@ const NO_CONSOLE: &str = "\
 Missing, as no --serial was given: registers of the NIC, the PHY and PCI, and counters.
 They are the most useful part. Connect the appliance's first serial port by a null-modem
 cable with this machine (or a USB adapter here), and run this again with --serial
-/dev/ttyS0 (or /dev/ttyUSB0). Without a serial port here: type `hardware` and `counters`
-on its console by any other means, and add what they print.";
+/dev/ttyS0 (or /dev/ttyUSB0). Where you reach its console in another way, by serial over
+LAN perhaps: type `hardware` and `counters` there, and add what they print.";
 
 /// What to report of.
 #[derive(Clone, Debug)]
