@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use uniperf_harness::CONTROL_PORT;
 use uniperf_harness::report::Options;
 
 /// What to report of.
@@ -26,7 +27,7 @@ pub struct ReportOptions {
 impl ReportOptions {
     pub fn options(&self) -> Options {
         Options {
-            address: self.address,
+            server: (self.address, CONTROL_PORT).into(),
             serial: self.serial.clone(),
             out: self.out.clone(),
             seconds: self.seconds,

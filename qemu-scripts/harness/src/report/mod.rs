@@ -6,7 +6,7 @@ mod file;
 mod host;
 mod network;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -44,8 +44,8 @@ LAN perhaps: type `hardware` and `counters` there, and add what they print.";
 /// What to report of.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The appliance's address.
-    pub address: Ipv4Addr,
+    /// Where the appliance's netserver listens.
+    pub server: SocketAddr,
     /// The port of this machine that its console is connected with.
     pub serial: Option<PathBuf>,
     /// The file; a name with the time in it unless given.
@@ -70,9 +70,12 @@ pub struct Reported {
 /// The file cannot be written, or the console that was named does not answer: there is
 /// nothing then that would be worth the time.
 pub fn run(options: &Options) -> Result<Reported> {
-    let address = IpAddr::V4(options.address);
+    report(options, &Trial::all())
+}
+
+fn report(options: &Options, trials: &[Trial]) -> Result<Reported> {
     let console = options.serial.as_deref().map(greet).transpose()?;
-    let host = Host::look(address)?;
+    let host = Host::look(options.server.ip())?;
     let path = match &options.out {
         Some(path) => path.clone(),
         None => host.file_name(PREFIX).into(),
@@ -87,7 +90,7 @@ pub fn run(options: &Options) -> Result<Reported> {
     };
     report.begin(&host, options)?;
     let before = report.ask_before()?;
-    report.try_all(address, options.seconds)?;
+    report.try_all(trials, options)?;
     report.ask_after(before)?;
     report.end()?;
     Ok(Reported {
@@ -135,7 +138,8 @@ impl Report {
         self.file.add(&host.render())?;
         self.file.add(&format!(
             "appliance        {}\ntests            {} s each",
-            options.address, options.seconds
+            options.server.ip(),
+            options.seconds
         ))
     }
 
@@ -196,8 +200,7 @@ impl Report {
         }
     }
 
-    fn try_all(&mut self, address: IpAddr, seconds: u64) -> Result<()> {
-        let trials = Trial::all();
+    fn try_all(&mut self, trials: &[Trial], options: &Options) -> Result<()> {
         let mut section = "";
         let mut is_found = None;
         for (number, trial) in trials.iter().enumerate() {
@@ -207,7 +210,7 @@ impl Report {
             }
             let name = trial.name();
             if trial.needs_netserver() && is_found.is_none() {
-                let found = find_netserver(address);
+                let found = find_netserver(options.server);
                 if let Err(error) = &found {
                     self.fail("netserver", &format!("{error:#}"))?;
                 }
@@ -218,7 +221,7 @@ impl Report {
                 continue;
             }
             say(&format!("{} of {}: {name}", number + 1, trials.len()));
-            match trial.run(address, seconds) {
+            match trial.run(options.server, options.seconds) {
                 Ok(shown) => {
                     say(&format!("    {}", shown.summary));
                     self.file.add(&format!("{name}: {}", shown.summary))?;
@@ -263,7 +266,10 @@ fn changes(before: &Counters, after: &Counters) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
+    use crate::netperf::Test;
 
     #[test]
     fn changed_counters_are_shown_with_their_difference() {
@@ -283,29 +289,53 @@ mod tests {
         assert_eq!(rows, expected);
     }
 
-    #[test]
-    fn a_report_of_nobody_says_what_is_missing_and_why() {
+    const NETPERF: Trial = Trial::Netperf(Test::TcpRr);
+
+    /// A report of `server`, by its text, and what failed.
+    fn reported(server: SocketAddr, trials: &[Trial]) -> (String, Vec<String>) {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("report");
         let options = Options {
-            address: Ipv4Addr::new(127, 0, 0, 77),
+            server,
             serial: None,
-            out: Some(path.clone()),
+            out: Some(folder.path().join("report")),
             seconds: 1,
         };
-        let reported = run(&options).unwrap();
-        assert_eq!(reported.path, path);
-        let text = std::fs::read_to_string(&path).unwrap();
-        assert!(text.contains("run this again with --serial"), "{text}");
-        assert!(text.contains("FAILED: netserver: nobody listens at 127.0.0.77:12865"));
-        assert!(text.contains("\nTCP_STREAM: not tried\n"), "{text}");
+        let reported = report(&options, trials).unwrap();
+        let text = std::fs::read_to_string(&reported.path).unwrap();
         assert!(text.ends_with("\nend of report\n"), "{text}");
-        assert!(
-            reported
-                .failures
-                .iter()
-                .any(|what| what.starts_with("netserver: "))
-        );
+        (text, reported.failures)
+    }
+
+    #[test]
+    fn a_report_of_nobody_says_what_is_missing_and_why() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = listener.local_addr().unwrap();
+        drop(listener);
+        let (text, failures) = reported(server, &[Trial::Ping(17), NETPERF]);
+        assert!(text.contains("run this again with --serial"), "{text}");
+        assert!(text.contains("FAILED: netserver: nobody listens at 127.0.0.1:"));
+        assert!(text.contains("\nTCP_RR: not tried\n"), "{text}");
+        let [failure] = &failures[..] else {
+            panic!("{failures:?}");
+        };
+        assert!(failure.starts_with("netserver: nobody"));
+        assert!(text.contains(&format!("\n- {failure}\n")), "{text}");
+    }
+
+    #[test]
+    fn what_fails_does_not_end_the_report() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = listener.local_addr().unwrap();
+        // It hangs up on everyone.
+        std::thread::spawn(move || listener.incoming().for_each(drop));
+        let streams = [Trial::StreamFrom, Trial::StreamTo, Trial::Messages];
+        let trials = [&[NETPERF, Trial::UdpInFrames], &streams[..]].concat();
+        let (text, failures) = reported(server, &trials);
+        assert_eq!(failures.len(), trials.len(), "{failures:?}");
+        for trial in trials {
+            let line = format!("\nFAILED: {}: ", trial.name());
+            assert!(text.contains(&line), "{line} in {text}");
+        }
     }
 
     #[test]
@@ -313,17 +343,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report");
         let options = Options {
-            address: Ipv4Addr::LOCALHOST,
+            server: ([127, 0, 0, 1], 1).into(),
             serial: Some("/nonexistent/tty".into()),
             out: Some(path.clone()),
             seconds: 1,
         };
-        assert!(
-            run(&options)
-                .unwrap_err()
-                .to_string()
-                .contains("cannot open")
-        );
+        let error = run(&options).unwrap_err().to_string();
+        assert!(error.contains("cannot open"), "{error}");
         assert!(!path.exists());
     }
 }

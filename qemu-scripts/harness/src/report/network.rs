@@ -6,11 +6,10 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use crate::client::{self, OwnTest, Plan, read_pattern};
+use crate::client::{OwnTest, Plan, read_pattern};
 use crate::netperf::{NetperfResult, Test};
-use crate::network::CONTROL_PORT;
 use crate::peers::PingResult;
 use crate::process::{self, Finished};
 
@@ -111,24 +110,24 @@ impl Trial {
         !matches!(self, Self::Ping(_))
     }
 
-    /// Tries it, for `seconds` where it takes a time.
-    pub fn run(self, address: IpAddr, seconds: u64) -> Result<Shown> {
+    /// Tries it on the appliance whose netserver is there, for `seconds` where it takes a
+    /// time.
+    pub fn run(self, server: SocketAddr, seconds: u64) -> Result<Shown> {
         match self {
-            Self::Ping(bytes) => ping(address, bytes),
-            Self::Netperf(test) => netperf(address, test, seconds, &[]),
+            Self::Ping(bytes) => ping(server.ip(), bytes),
+            Self::Netperf(test) => netperf(server, test, seconds, &[]),
             Self::UdpInFrames => {
-                netperf(address, Test::UdpStream, seconds, &["--", "-m", ONE_FRAME])
+                netperf(server, Test::UdpStream, seconds, &["--", "-m", ONE_FRAME])
             }
-            Self::StreamFrom => stream_from(address, seconds),
-            Self::StreamTo => stream_to(address, seconds),
-            Self::Messages => messages(address, seconds),
+            Self::StreamFrom => stream_from(server, seconds),
+            Self::StreamTo => stream_to(server, seconds),
+            Self::Messages => messages(server, seconds),
         }
     }
 }
 
 /// An error unless somebody listens where the netserver should.
-pub fn find_netserver(address: IpAddr) -> Result<()> {
-    let server = SocketAddr::new(address, CONTROL_PORT);
+pub fn find_netserver(server: SocketAddr) -> Result<()> {
     TcpStream::connect_timeout(&server, CONNECT_TIMEOUT).with_context(|| {
         format!(
             "nobody listens at {server}. Check the address that the appliance's `ready` line \
@@ -145,7 +144,7 @@ fn ping(address: IpAddr, bytes: u32) -> Result<Shown> {
         .args(["-c", &PING_COUNT.to_string(), "-s", &bytes.to_string()])
         .arg(address.to_string());
     let output = process::run(&mut command, PING_TIMEOUT)?;
-    judge_ping(&output.stdout).with_context(|| output.to_string())
+    judge_ping(&output.stdout).map_err(|error| anyhow!("{error}\n{output}"))
 }
 
 fn judge_ping(output: &str) -> Result<Shown> {
@@ -168,22 +167,29 @@ fn judge_ping(output: &str) -> Result<Shown> {
     Ok(Shown::short(format!("all came back{times}")))
 }
 
-fn netperf(address: IpAddr, test: Test, seconds: u64, own: &[&str]) -> Result<Shown> {
+fn netperf(server: SocketAddr, test: Test, seconds: u64, own: &[&str]) -> Result<Shown> {
     let mut command = Command::new("netperf");
     command
-        .args(["-H", &address.to_string(), "-p", &CONTROL_PORT.to_string()])
+        .args(["-H", &server.ip().to_string()])
+        .args(["-p", &server.port().to_string()])
         .args(["-t", test.name(), "-l", &seconds.to_string(), "-c", "-C"])
         .args(own);
     let limit = Duration::from_secs(seconds) + SLACK;
-    let output = process::run(&mut command, limit)?.success()?;
+    let output = process::run(&mut command, limit)?;
     judge_netperf(test, &output)
 }
 
 fn judge_netperf(test: Test, output: &Finished) -> Result<Shown> {
-    let result =
-        NetperfResult::from_table(test, &output.stdout).with_context(|| output.to_string())?;
+    if !output.status.success() {
+        let said = output.stdout.lines().chain(output.stderr.lines());
+        let last = said.filter(|line| !line.trim().is_empty()).next_back();
+        let last = last.unwrap_or("netperf says nothing, and fails");
+        bail!("{last}\n{output}");
+    }
+    let result = NetperfResult::from_table(test, &output.stdout)
+        .map_err(|error| anyhow!("{error}\n{output}"))?;
     let moved = result.received_throughput.unwrap_or(result.throughput);
-    ensure!(moved > 0.0, "nothing has arrived: {output}");
+    ensure!(moved > 0.0, "nothing has arrived\n{output}");
     let unit = match test {
         Test::TcpRr | Test::TcpCrr | Test::UdpRr => "transactions/s",
         _ => "Mbit/s",
@@ -245,16 +251,16 @@ impl Limit {
     }
 }
 
-fn open(address: IpAddr, plan: Plan, seconds: u64) -> Result<(OwnTest, TcpStream, Limit)> {
-    let test = OwnTest::open(client::server(address), plan, None)?;
+fn open(server: SocketAddr, plan: Plan, seconds: u64) -> Result<(OwnTest, TcpStream, Limit)> {
+    let test = OwnTest::open(server, plan, None)?;
     let data = test.connect()?;
     let limit = Limit::set(&data, seconds)?;
     Ok((test, data, limit))
 }
 
-fn stream_from(address: IpAddr, seconds: u64) -> Result<Shown> {
+fn stream_from(server: SocketAddr, seconds: u64) -> Result<Shown> {
     let wanted = stream_bytes(seconds);
-    let (test, mut data, limit) = open(address, Plan::Send(wanted), seconds)?;
+    let (test, mut data, limit) = open(server, Plan::Send(wanted), seconds)?;
     let (count, _) = read_pattern(&mut data, test.send_buffer, u64::MAX)?;
     limit.check(count)?;
     ensure!(
@@ -268,9 +274,9 @@ fn stream_from(address: IpAddr, seconds: u64) -> Result<Shown> {
     )))
 }
 
-fn stream_to(address: IpAddr, seconds: u64) -> Result<Shown> {
+fn stream_to(server: SocketAddr, seconds: u64) -> Result<Shown> {
     let wanted = u64::from(stream_bytes(seconds));
-    let (test, mut data, limit) = open(address, Plan::Receive, seconds)?;
+    let (test, mut data, limit) = open(server, Plan::Receive, seconds)?;
     let piece: Vec<u8> = (0..MESSAGE).map(|n| (n ^ n >> 8) as u8).collect();
     let mut sent = 0;
     while sent < wanted {
@@ -296,8 +302,8 @@ fn stream_to(address: IpAddr, seconds: u64) -> Result<Shown> {
     )))
 }
 
-fn messages(address: IpAddr, seconds: u64) -> Result<Shown> {
-    let (test, mut data, limit) = open(address, Plan::Answer(MESSAGE), seconds)?;
+fn messages(server: SocketAddr, seconds: u64) -> Result<Shown> {
+    let (test, mut data, limit) = open(server, Plan::Answer(MESSAGE), seconds)?;
     for number in 1..=MESSAGES {
         let done = u64::from(number - 1) * u64::from(MESSAGE);
         let result = data
@@ -377,6 +383,12 @@ mod tests {
         let error = judge_netperf(Test::UdpStream, &finished(&none)).unwrap_err();
         assert!(error.to_string().starts_with("nothing has arrived"));
         assert!(judge_netperf(Test::TcpRr, &finished("")).is_err());
+        let refused = Finished {
+            status: ExitStatus::from_raw(1 << 8),
+            ..finished("TEST from here\nremote error 105\n")
+        };
+        let error = judge_netperf(Test::TcpRr, &refused).unwrap_err();
+        assert!(error.to_string().starts_with("remote error 105\n`netperf`"));
     }
 
     #[test]
@@ -413,7 +425,12 @@ mod tests {
 
     #[test]
     fn where_nobody_listens_it_says_what_to_check() {
-        let error = find_netserver([127, 0, 0, 77].into()).unwrap_err();
-        assert!(error.to_string().contains("127.0.0.77:12865"));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = listener.local_addr().unwrap();
+        find_netserver(server).unwrap();
+        drop(listener);
+        let error = find_netserver(server).unwrap_err().to_string();
+        assert!(error.contains(&server.to_string()), "{error}");
+        assert!(error.contains("firewall"), "{error}");
     }
 }
