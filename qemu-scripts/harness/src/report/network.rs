@@ -181,8 +181,8 @@ fn netperf(server: SocketAddr, test: Test, seconds: u64, own: &[&str]) -> Result
 
 fn judge_netperf(test: Test, output: &Finished) -> Result<Shown> {
     if !output.status.success() {
-        let said = output.stdout.lines().chain(output.stderr.lines());
-        let last = said.filter(|line| !line.trim().is_empty()).next_back();
+        let mut said = output.stdout.lines().chain(output.stderr.lines());
+        let last = said.rfind(|line| !line.trim().is_empty());
         let last = last.unwrap_or("netperf says nothing, and fails");
         bail!("{last}\n{output}");
     }
