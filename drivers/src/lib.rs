@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+pub mod any;
 mod buffers;
 pub mod e1000;
 pub mod forcedeth;

@@ -14,10 +14,14 @@ use crate::hw::DmaSlice;
 /// The receive and transmit halves are separate so that a frame can be answered
 /// while the frame it answers is still read in place from its DMA buffer.
 pub trait Nic {
-    /// The receive half.
-    type Rx: Receive;
-    /// The transmit half.
-    type Tx: Transmit;
+    /// The receive half, lent.
+    type Rx<'a>: Receive
+    where
+        Self: 'a;
+    /// The transmit half, lent.
+    type Tx<'a>: Transmit
+    where
+        Self: 'a;
     /// What the interrupt handler holds.
     type Interrupt: Interrupt;
 
@@ -32,7 +36,7 @@ pub trait Nic {
     fn link(&self) -> Link;
 
     /// The two halves, to be used side by side.
-    fn halves(&mut self) -> (&mut Self::Rx, &mut Self::Tx);
+    fn halves(&mut self) -> (Self::Rx<'_>, Self::Tx<'_>);
 
     /// A handle for the interrupt handler. It may be taken any number of times.
     fn interrupt(&self) -> Self::Interrupt;
@@ -101,6 +105,30 @@ pub trait Receive {
     fn dropped(&self) -> RxDropped;
 }
 
+impl<T: Receive> Receive for &mut T {
+    #[inline]
+    fn poll(&mut self, budget: usize, sink: impl FnMut(RxFrame<'_>)) -> usize {
+        (**self).poll(budget, sink)
+    }
+
+    #[inline]
+    fn pending(&self) -> bool {
+        (**self).pending()
+    }
+
+    fn set_replenish(&mut self, frames: usize) {
+        (**self).set_replenish(frames);
+    }
+
+    fn free_buffers(&self) -> usize {
+        (**self).free_buffers()
+    }
+
+    fn dropped(&self) -> RxDropped {
+        (**self).dropped()
+    }
+}
+
 /// Received frames that never reached the stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RxDropped {
@@ -166,6 +194,48 @@ pub trait Transmit {
 
     /// The same when nothing is in flight.
     fn capacity(&self) -> usize;
+}
+
+impl<T: Transmit> Transmit for &mut T {
+    #[inline]
+    fn send<R>(
+        &mut self,
+        header_len: usize,
+        payload: &[DmaSlice],
+        offload: Offload,
+        fill: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R, TxError> {
+        (**self).send(header_len, payload, offload, fill)
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        (**self).flush();
+    }
+
+    #[inline]
+    fn reclaim(&mut self) -> usize {
+        (**self).reclaim()
+    }
+
+    #[inline]
+    fn accepts(
+        &self,
+        header_len: usize,
+        payload: &[DmaSlice],
+        offload: Offload,
+    ) -> Result<(), TxError> {
+        (**self).accepts(header_len, payload, offload)
+    }
+
+    #[inline]
+    fn free(&self) -> usize {
+        (**self).free()
+    }
+
+    fn capacity(&self) -> usize {
+        (**self).capacity()
+    }
 }
 
 /// Bytes of payload that `fill` writes behind the headers of a super-segment

@@ -16,25 +16,22 @@ use uniperf_net::reflect;
 use uniperf_net::services::Service;
 
 use crate::machine::BareMachine;
-use crate::nics::{self, Running, Started};
+use crate::nics::{self, Started};
 use crate::{say, settings};
 
 /// Runs the appliance until it is switched off.
 pub fn run(boot: &Machine) -> ! {
     banner(boot);
     let mut machine = BareMachine::default();
-    let Some(running) = nics::start(&boot.args, &mut machine) else {
+    let Some(started) = nics::start(&boot.args, &mut machine) else {
         refuse(&mut machine);
     };
     stages::end("NIC");
-    match running {
-        Running::E1000(started) => serve(boot, machine, started),
-        Running::Forcedeth(started) => serve(boot, machine, started),
-    }
+    serve(boot, machine, started)
 }
 
 /// Serves on one NIC, until the appliance is switched off.
-fn serve<N: Nic>(boot: &Machine, mut machine: BareMachine, started: Started<N>) -> ! {
+fn serve(boot: &Machine, mut machine: BareMachine, started: Started) -> ! {
     introduce(&started);
     machine.watch(started.function);
     let config = settings::config(&boot.args, boot.memory, started.delivery.is_some());
@@ -99,7 +96,7 @@ fn banner(boot: &Machine) {
     }
 }
 
-fn introduce<N: Nic>(started: &Started<N>) {
+fn introduce(started: &Started) {
     let identity = started.nic.identity();
     let (vendor, device) = identity.pci_id;
     say!(
@@ -116,7 +113,7 @@ fn introduce<N: Nic>(started: &Started<N>) {
 }
 
 /// What netperf is told about this end.
-fn host<N: Nic>(boot: &Machine, started: &Started<N>) -> Host {
+fn host(boot: &Machine, started: &Started) -> Host {
     let identity = started.nic.identity();
     let (vendor, device) = identity.pci_id;
     let slot = started.function.to_string();

@@ -3,9 +3,10 @@
 use alloc::vec::Vec;
 use core::fmt;
 
+use uniperf_drivers::any::AnyNic;
 use uniperf_drivers::e1000::{self, E1000};
 use uniperf_drivers::forcedeth::{self, Forcedeth};
-use uniperf_drivers::nic::{Config, Identity, Nic};
+use uniperf_drivers::nic::{Config, Nic};
 use uniperf_kernel::args::{Args, NicChoice};
 use uniperf_kernel::interrupts::{self, Delivery};
 use uniperf_kernel::mmio::Mmio;
@@ -18,51 +19,17 @@ use crate::{nic_names, say};
 /// Where every NIC that has a driver keeps its registers.
 const REGISTERS_BAR: u8 = 0;
 
+/// A NIC of the machine's.
+pub type MachineNic = AnyNic<Mmio>;
+
 /// A NIC that is running.
-pub struct Started<N> {
+pub struct Started {
     /// Where it is.
     pub function: Function,
     /// Its driver.
-    pub nic: N,
+    pub nic: MachineNic,
     /// How its interrupts arrive; `None` when it has to be polled.
     pub delivery: Option<Delivery>,
-}
-
-/// A NIC that is running, by its driver.
-pub enum Running {
-    /// Of Intel's 8254x family.
-    E1000(Started<E1000<Mmio>>),
-    /// Of the nForce chipsets.
-    Forcedeth(Started<Forcedeth<Mmio>>),
-}
-
-/// A driver that has started its NIC.
-enum Driven {
-    E1000(E1000<Mmio>),
-    Forcedeth(Forcedeth<Mmio>),
-}
-
-impl Driven {
-    fn identity(&self) -> &Identity {
-        match self {
-            Self::E1000(nic) => nic.identity(),
-            Self::Forcedeth(nic) => nic.identity(),
-        }
-    }
-
-    fn stop(&mut self) {
-        match self {
-            Self::E1000(nic) => nic.stop(),
-            Self::Forcedeth(nic) => nic.stop(),
-        }
-    }
-
-    fn with_interrupt(self, function: Function) -> Running {
-        match self {
-            Self::E1000(nic) => Running::E1000(with_interrupt(function, nic)),
-            Self::Forcedeth(nic) => Running::Forcedeth(with_interrupt(function, nic)),
-        }
-    }
 }
 
 /// Why a NIC was not started.
@@ -112,7 +79,7 @@ fn driver_for(function: &Function) -> Option<&'static str> {
 
 /// Starts the NIC that `nic=` names, or else the first that a driver knows and
 /// that can be started. What is passed over is said on the console.
-pub fn start(args: &Args, machine: &mut BareMachine) -> Option<Running> {
+pub fn start(args: &Args, machine: &mut BareMachine) -> Option<Started> {
     let candidates = candidates();
     let chosen = args.nic.as_ref().map(|choice| pick(choice, &candidates));
     if let Some([]) = chosen.as_deref() {
@@ -133,14 +100,14 @@ pub fn start(args: &Args, machine: &mut BareMachine) -> Option<Running> {
                 nic.stop();
                 passed_over = passed_over.or(Some(function));
             }
-            Ok(nic) => return Some(nic.with_interrupt(function)),
+            Ok(nic) => return Some(with_interrupt(function, nic)),
             Err(failure) => say!("NIC {function} does not start: {failure}"),
         }
     }
     let function = passed_over?;
     say!("no NIC has the MAC address that nic= names; taking the first");
     let nic = start_one(&function, args, machine).ok()?;
-    Some(nic.with_interrupt(function))
+    Some(with_interrupt(function, nic))
 }
 
 /// Every NIC that a driver knows, in PCI order. The others are named.
@@ -186,7 +153,7 @@ fn start_one(
     function: &Function,
     args: &Args,
     machine: &mut BareMachine,
-) -> Result<Driven, Failure> {
+) -> Result<MachineNic, Failure> {
     let bar = function
         .memory_bar(REGISTERS_BAR, ConfigPorts)
         .ok_or(Failure::NoRegisters)?;
@@ -196,11 +163,11 @@ fn start_one(
     let device = function.device;
     if driver_for(function) == Some(forcedeth::NAME) {
         Forcedeth::start(registers, machine, device, function.revision, config)
-            .map(Driven::Forcedeth)
+            .map(AnyNic::Forcedeth)
             .map_err(Failure::Forcedeth)
     } else {
         E1000::start(registers, machine, device, config)
-            .map(Driven::E1000)
+            .map(AnyNic::E1000)
             .map_err(Failure::E1000)
     }
 }
@@ -220,7 +187,7 @@ fn config(function: &Function, args: &Args) -> Config {
     }
 }
 
-fn with_interrupt<N: Nic>(function: Function, mut nic: N) -> Started<N> {
+fn with_interrupt(function: Function, mut nic: MachineNic) -> Started {
     let handle = nic.interrupt();
     let delivery = interrupts::install_nic(&function, handle, || nic.raise_interrupt()).ok();
     nic.mask();

@@ -188,7 +188,7 @@ impl<N: Nic, M: Machine> Appliance<N, M> {
             }
             ring_full = match self.link {
                 Link::Down => self.stack.egress(&mut self.no_carrier),
-                Link::Up { .. } => self.stack.egress(self.nic.halves().1),
+                Link::Up { .. } => self.stack.egress(&mut self.nic.halves().1),
             };
             if ring_full {
                 self.receiver.counters.tx_ring_full += 1;

@@ -81,12 +81,12 @@ impl Receiver {
 
     /// Polls the NIC once and hands what it finds to the stack.
     pub fn poll<N: Nic>(&mut self, nic: &mut N, stack: &mut Stack, now: u64) -> Polled {
-        let (rx, tx) = nic.halves();
+        let (mut rx, mut tx) = nic.halves();
         self.counters.tx_reclaimed += tx.reclaim() as u64;
         // Each frame may need one descriptor for its answer.
         let budget = self.weight.min(tx.free());
-        let frames = rx.poll(budget, |frame| stack.receive(frame, tx));
-        stack.end_batch(tx);
+        let frames = rx.poll(budget, |frame| stack.receive(frame, &mut tx));
+        stack.end_batch(&mut tx);
         self.counters.polls += 1;
         match frames {
             0 => self.counters.empty_polls += 1,

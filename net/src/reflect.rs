@@ -143,12 +143,12 @@ impl<N: Nic, M: Machine> Reflector<N, M> {
 
     /// Answers up to a weight of frames. Returns whether there may be more.
     fn poll(&mut self) -> bool {
-        let (rx, tx) = self.nic.halves();
+        let (mut rx, mut tx) = self.nic.halves();
         tx.reclaim();
         let mirror = &mut self.mirror;
         let sent = mirror.sent;
         let budget = self.weight.min(tx.free());
-        let frames = rx.poll(budget, |frame| mirror.receive(&frame, tx));
+        let frames = rx.poll(budget, |frame| mirror.receive(&frame, &mut tx));
         if mirror.sent != sent {
             tx.flush();
         }
@@ -162,9 +162,8 @@ impl<N: Nic, M: Machine> Reflector<N, M> {
         if core::mem::replace(&mut self.masked, false) {
             self.nic.unmask();
         }
-        let (rx, tx) = self.nic.halves();
-        let can_answer = tx.free() > 0;
-        if can_answer && rx.pending() {
+        let can_answer = self.nic.halves().1.free() > 0;
+        if can_answer && self.nic.halves().0.pending() {
             self.nic.mask();
             self.masked = true;
             return;

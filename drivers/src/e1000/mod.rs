@@ -312,8 +312,14 @@ impl<R: Registers> E1000<R> {
 }
 
 impl<R: Registers + Send> Nic for E1000<R> {
-    type Rx = RxRing<R>;
-    type Tx = TxRing<R>;
+    type Rx<'a>
+        = &'a mut RxRing<R>
+    where
+        Self: 'a;
+    type Tx<'a>
+        = &'a mut TxRing<R>
+    where
+        Self: 'a;
     type Interrupt = E1000Interrupt<R>;
 
     fn identity(&self) -> &Identity {
@@ -328,7 +334,7 @@ impl<R: Registers + Send> Nic for E1000<R> {
         self.link
     }
 
-    fn halves(&mut self) -> (&mut Self::Rx, &mut Self::Tx) {
+    fn halves(&mut self) -> (Self::Rx<'_>, Self::Tx<'_>) {
         (&mut self.rx, &mut self.tx)
     }
 

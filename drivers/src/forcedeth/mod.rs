@@ -326,8 +326,14 @@ impl<R: Registers> Forcedeth<R> {
 }
 
 impl<R: Registers + Send> Nic for Forcedeth<R> {
-    type Rx = RxRing;
-    type Tx = TxRing<R>;
+    type Rx<'a>
+        = &'a mut RxRing
+    where
+        Self: 'a;
+    type Tx<'a>
+        = &'a mut TxRing<R>
+    where
+        Self: 'a;
     type Interrupt = Handle<R>;
 
     fn identity(&self) -> &Identity {
@@ -342,7 +348,7 @@ impl<R: Registers + Send> Nic for Forcedeth<R> {
         self.negotiated.link
     }
 
-    fn halves(&mut self) -> (&mut Self::Rx, &mut Self::Tx) {
+    fn halves(&mut self) -> (Self::Rx<'_>, Self::Tx<'_>) {
         (&mut self.rx, &mut self.tx)
     }
 

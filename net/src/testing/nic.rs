@@ -167,8 +167,8 @@ impl Interrupt for Quiet {
 }
 
 impl Nic for MemoryNic {
-    type Rx = Rx;
-    type Tx = Tx;
+    type Rx<'a> = &'a mut Rx;
+    type Tx<'a> = &'a mut Tx;
     type Interrupt = Quiet;
 
     fn identity(&self) -> &Identity {

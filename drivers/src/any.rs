@@ -1,0 +1,212 @@
+//! Whichever NIC the machine has, as one type.
+//!
+//! What is generic over [`Nic`] is compiled for each type that it is used with. The
+//! appliance's loop and stack are most of the image, so it uses them with this one.
+//! Closures are passed on by reference, or a driver's code would take in the stack's.
+
+use crate::e1000::{self, E1000};
+use crate::forcedeth::{self, Forcedeth};
+use crate::hw::{DmaSlice, Registers};
+use crate::nic::{
+    Capabilities, Causes, Event, Identity, Interrupt, Link, Nic, Offload, Receive, Register,
+    RxDropped, RxFrame, Statistics, Transmit, TxError,
+};
+
+/// What `match` arms over the drivers have in common.
+macro_rules! each {
+    ($whole:expr, $one:pat => $answer:expr) => {
+        match $whole {
+            Self::E1000($one) => $answer,
+            Self::Forcedeth($one) => $answer,
+        }
+    };
+}
+
+/// A started NIC of any driver.
+pub enum AnyNic<R: Registers> {
+    /// Of Intel's 8254x family.
+    E1000(E1000<R>),
+    /// Of the nForce chipsets.
+    Forcedeth(Forcedeth<R>),
+}
+
+/// The receive half of an [`AnyNic`].
+pub enum AnyRx<'a, R: Registers> {
+    /// Of Intel's 8254x family.
+    E1000(&'a mut e1000::rings::RxRing<R>),
+    /// Of the nForce chipsets.
+    Forcedeth(&'a mut forcedeth::receive::RxRing),
+}
+
+/// The transmit half of an [`AnyNic`].
+pub enum AnyTx<'a, R: Registers> {
+    /// Of Intel's 8254x family.
+    E1000(&'a mut e1000::rings::TxRing<R>),
+    /// Of the nForce chipsets.
+    Forcedeth(&'a mut forcedeth::transmit::TxRing<R>),
+}
+
+/// What the interrupt handler holds of an [`AnyNic`].
+pub enum AnyInterrupt<R: Registers + Send> {
+    /// Of Intel's 8254x family.
+    E1000(<E1000<R> as Nic>::Interrupt),
+    /// Of the nForce chipsets.
+    Forcedeth(<Forcedeth<R> as Nic>::Interrupt),
+}
+
+impl<R: Registers + Send> Nic for AnyNic<R> {
+    type Rx<'a>
+        = AnyRx<'a, R>
+    where
+        Self: 'a;
+    type Tx<'a>
+        = AnyTx<'a, R>
+    where
+        Self: 'a;
+    type Interrupt = AnyInterrupt<R>;
+
+    fn identity(&self) -> &Identity {
+        each!(self, nic => nic.identity())
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        each!(self, nic => nic.capabilities())
+    }
+
+    fn link(&self) -> Link {
+        each!(self, nic => nic.link())
+    }
+
+    #[inline]
+    fn halves(&mut self) -> (Self::Rx<'_>, Self::Tx<'_>) {
+        match self {
+            Self::E1000(nic) => {
+                let (rx, tx) = nic.halves();
+                (AnyRx::E1000(rx), AnyTx::E1000(tx))
+            }
+            Self::Forcedeth(nic) => {
+                let (rx, tx) = nic.halves();
+                (AnyRx::Forcedeth(rx), AnyTx::Forcedeth(tx))
+            }
+        }
+    }
+
+    fn interrupt(&self) -> Self::Interrupt {
+        match self {
+            Self::E1000(nic) => AnyInterrupt::E1000(nic.interrupt()),
+            Self::Forcedeth(nic) => AnyInterrupt::Forcedeth(nic.interrupt()),
+        }
+    }
+
+    fn mask(&mut self) {
+        each!(self, nic => nic.mask());
+    }
+
+    fn unmask(&mut self) {
+        each!(self, nic => nic.unmask());
+    }
+
+    fn raise_interrupt(&mut self) {
+        each!(self, nic => nic.raise_interrupt());
+    }
+
+    fn throttle(&mut self, per_second: u32) {
+        each!(self, nic => nic.throttle(per_second));
+    }
+
+    fn service(&mut self, causes: Causes) -> Option<Event> {
+        each!(self, nic => nic.service(causes))
+    }
+
+    fn statistics(&mut self) -> Statistics {
+        each!(self, nic => nic.statistics())
+    }
+
+    fn registers(&mut self, visit: &mut dyn FnMut(Register, u32)) {
+        each!(self, nic => nic.registers(visit));
+    }
+
+    fn stop(&mut self) {
+        each!(self, nic => nic.stop());
+    }
+}
+
+impl<R: Registers> Receive for AnyRx<'_, R> {
+    fn poll(&mut self, budget: usize, mut sink: impl FnMut(RxFrame<'_>)) -> usize {
+        let sink: &mut dyn FnMut(RxFrame<'_>) = &mut sink;
+        each!(self, rx => rx.poll(budget, sink))
+    }
+
+    fn pending(&self) -> bool {
+        each!(self, rx => rx.pending())
+    }
+
+    fn set_replenish(&mut self, frames: usize) {
+        each!(self, rx => rx.set_replenish(frames));
+    }
+
+    fn free_buffers(&self) -> usize {
+        each!(self, rx => rx.free_buffers())
+    }
+
+    fn dropped(&self) -> RxDropped {
+        each!(self, rx => rx.dropped())
+    }
+}
+
+impl<R: Registers> Transmit for AnyTx<'_, R> {
+    fn send<T>(
+        &mut self,
+        header_len: usize,
+        payload: &[DmaSlice],
+        offload: Offload,
+        fill: impl FnOnce(&mut [u8]) -> T,
+    ) -> Result<T, TxError> {
+        let mut fill = Some(fill);
+        let mut answer = None;
+        let mut fill_once = |buffer: &mut [u8]| {
+            if let Some(fill) = fill.take() {
+                answer = Some(fill(buffer));
+            }
+        };
+        let fill_once: &mut dyn FnMut(&mut [u8]) = &mut fill_once;
+        each!(self, tx => tx.send(header_len, payload, offload, fill_once))?;
+        // A driver that has taken the frame has called `fill`.
+        answer.ok_or(TxError::Unsupported)
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        each!(self, tx => tx.flush());
+    }
+
+    #[inline]
+    fn reclaim(&mut self) -> usize {
+        each!(self, tx => tx.reclaim())
+    }
+
+    #[inline]
+    fn accepts(
+        &self,
+        header_len: usize,
+        payload: &[DmaSlice],
+        offload: Offload,
+    ) -> Result<(), TxError> {
+        each!(self, tx => tx.accepts(header_len, payload, offload))
+    }
+
+    #[inline]
+    fn free(&self) -> usize {
+        each!(self, tx => tx.free())
+    }
+
+    fn capacity(&self) -> usize {
+        each!(self, tx => tx.capacity())
+    }
+}
+
+impl<R: Registers + Send> Interrupt for AnyInterrupt<R> {
+    fn claim(&self) -> Option<Causes> {
+        each!(self, handle => handle.claim())
+    }
+}
