@@ -69,15 +69,17 @@ impl<R: Registers + Send> Nic for AnyNic<R> {
         each!(self, nic => nic.identity())
     }
 
+    #[inline(always)]
     fn capabilities(&self) -> &Capabilities {
         each!(self, nic => nic.capabilities())
     }
 
+    #[inline(always)]
     fn link(&self) -> Link {
         each!(self, nic => nic.link())
     }
 
-    #[inline]
+    #[inline(always)]
     fn halves(&mut self) -> (Self::Rx<'_>, Self::Tx<'_>) {
         match self {
             Self::E1000(nic) => {
@@ -98,10 +100,12 @@ impl<R: Registers + Send> Nic for AnyNic<R> {
         }
     }
 
+    #[inline(always)]
     fn mask(&mut self) {
         each!(self, nic => nic.mask());
     }
 
+    #[inline(always)]
     fn unmask(&mut self) {
         each!(self, nic => nic.unmask());
     }
@@ -132,11 +136,11 @@ impl<R: Registers + Send> Nic for AnyNic<R> {
 }
 
 impl<R: Registers> Receive for AnyRx<'_, R> {
-    fn poll(&mut self, budget: usize, mut sink: impl FnMut(RxFrame<'_>)) -> usize {
-        let sink: &mut dyn FnMut(RxFrame<'_>) = &mut sink;
+    fn poll(&mut self, budget: usize, sink: impl FnMut(RxFrame<'_>)) -> usize {
         each!(self, rx => rx.poll(budget, sink))
     }
 
+    #[inline(always)]
     fn pending(&self) -> bool {
         each!(self, rx => rx.pending())
     }
@@ -155,6 +159,7 @@ impl<R: Registers> Receive for AnyRx<'_, R> {
 }
 
 impl<R: Registers> Transmit for AnyTx<'_, R> {
+    #[inline(always)]
     fn send<T>(
         &mut self,
         header_len: usize,
@@ -162,30 +167,20 @@ impl<R: Registers> Transmit for AnyTx<'_, R> {
         offload: Offload,
         fill: impl FnOnce(&mut [u8]) -> T,
     ) -> Result<T, TxError> {
-        let mut fill = Some(fill);
-        let mut answer = None;
-        let mut fill_once = |buffer: &mut [u8]| {
-            if let Some(fill) = fill.take() {
-                answer = Some(fill(buffer));
-            }
-        };
-        let fill_once: &mut dyn FnMut(&mut [u8]) = &mut fill_once;
-        each!(self, tx => tx.send(header_len, payload, offload, fill_once))?;
-        // A driver that has taken the frame has called `fill`.
-        answer.ok_or(TxError::Unsupported)
+        each!(self, tx => tx.send(header_len, payload, offload, fill))
     }
 
-    #[inline]
+    #[inline(always)]
     fn flush(&mut self) {
         each!(self, tx => tx.flush());
     }
 
-    #[inline]
+    #[inline(always)]
     fn reclaim(&mut self) -> usize {
         each!(self, tx => tx.reclaim())
     }
 
-    #[inline]
+    #[inline(always)]
     fn accepts(
         &self,
         header_len: usize,
@@ -195,7 +190,7 @@ impl<R: Registers> Transmit for AnyTx<'_, R> {
         each!(self, tx => tx.accepts(header_len, payload, offload))
     }
 
-    #[inline]
+    #[inline(always)]
     fn free(&self) -> usize {
         each!(self, tx => tx.free())
     }

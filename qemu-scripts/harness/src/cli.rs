@@ -13,7 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use uniperf_harness::bench::{self, Only};
 use uniperf_harness::{
-    Accelerator, CONTROL_PORT, Image, Machine, MachineType, NetKind, Network, NicModel,
+    Accelerator, Beside, CONTROL_PORT, Image, Machine, MachineType, NetKind, Network, NicModel,
     target_folder,
 };
 
@@ -62,9 +62,9 @@ pub struct BootOptions {
     #[arg(long, value_name = "FILE", env = "UNIPERF_IMAGE")]
     image: Option<PathBuf>,
     /// A NIC: e1000, e1000-82544gc, e1000-82545em, e1000e, another -device of QEMU's,
-    /// or forcedeth[:GENERATION], a device model of ours. Again for a further NIC: number n, from 0, is on a network of its
-    /// own, 10.77.n.1/24 being the host's side, so --append 'nic=1
-    /// ip=10.77.1.2/24' uses the second.
+    /// or a device model of ours: forcedeth[:GENERATION] or myri10ge[:VARIANT]. Again
+    /// for a further NIC: number n, from 0, is on a network of its own, 10.77.n.1/24
+    /// being the host's side, so --append 'nic=1 ip=10.77.1.2/24' uses the second.
     #[arg(long, value_name = "NAME")]
     nic: Vec<NicModel>,
     /// tap (needs root) or user; tap where it is possible.
@@ -85,6 +85,10 @@ pub struct BootOptions {
     /// Count instructions: one takes one nanosecond.
     #[arg(long)]
     icount: bool,
+    /// The file that is loaded beside the image, instead of the firmware of its NIC
+    /// that qemu-scripts/setup has got; none for none.
+    #[arg(long, value_name = "FILE")]
+    beside: Option<PathBuf>,
     /// QEMU's machine.
     #[arg(long, value_enum, default_value_t)]
     machine: MachineType,
@@ -114,6 +118,11 @@ impl BootOptions {
             icount: self.icount,
             machine: self.machine,
             accelerator: self.accel,
+            beside: match &self.beside {
+                None => Beside::NicFirmware,
+                Some(path) if path.as_os_str() == "none" => Beside::Nothing,
+                Some(path) => Beside::File(path.clone()),
+            },
             ..Machine::default()
         }
     }

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
-use crate::machine::{Image, Machine, cache_folder, repository};
+use crate::machine::{Beside, Image, Machine, cache_folder, repository};
 use crate::process;
 
 /// What making it may take: a download of 70 MB and its unpacking.
@@ -28,7 +28,7 @@ pub fn prepare(machine: Machine) -> Result<(Image, Machine)> {
     let image = Image::at(folder.join("vmlinuz"))?;
     let machine = Machine {
         append: format!("console=ttyS0 quiet panic=-1 {}", machine.append),
-        initrd: Some(folder.join("initrd")),
+        beside: Beside::File(folder.join("initrd")),
         ..machine
     };
     Ok((image, machine))
@@ -39,10 +39,9 @@ pub fn prepare(machine: Machine) -> Result<(Image, Machine)> {
 /// both.
 pub fn with_kexec(machine: Machine, file: &Path, initrd: &Path) -> Result<Machine> {
     let folder = folder()?;
-    let given = machine
-        .initrd
-        .as_ref()
-        .context("the guest is not prepared")?;
+    let Beside::File(given) = &machine.beside else {
+        bail!("the guest is not prepared");
+    };
     let name = file.file_name().context("no file")?.to_string_lossy();
     let entry = |path: &str, mode| cpio::NewcBuilder::new(path).mode(mode);
     let image = [
@@ -61,7 +60,7 @@ pub fn with_kexec(machine: Machine, file: &Path, initrd: &Path) -> Result<Machin
         std::io::copy(&mut File::open(part)?, &mut parts)?;
     }
     Ok(Machine {
-        initrd: Some(initrd.into()),
+        beside: Beside::File(initrd.into()),
         ..machine
     })
 }

@@ -100,6 +100,19 @@ impl Accelerator {
     }
 }
 
+/// What QEMU loads beside an image that it starts, as boot loaders load an initial RAM
+/// file system.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Beside {
+    /// The firmware of its NICs, where they want any and `qemu-scripts/setup` has got it.
+    #[default]
+    NicFirmware,
+    /// Nothing.
+    Nothing,
+    /// This file.
+    File(PathBuf),
+}
+
 /// Where the virtual machine has its serial port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SerialPort {
@@ -162,8 +175,8 @@ pub struct Machine {
     pub accelerator: Accelerator,
     /// What starts an image that QEMU loads.
     pub firmware: Firmware,
-    /// A file beside that image: an initial RAM file system, for a Linux guest.
-    pub initrd: Option<PathBuf>,
+    /// The file beside that image.
+    pub beside: Beside,
     /// Where its serial port is.
     pub serial: SerialPort,
     /// Whether it has a screen.
@@ -187,7 +200,7 @@ impl Default for Machine {
             machine: MachineType::default(),
             accelerator: Accelerator::default(),
             firmware: Firmware::Bios,
-            initrd: None,
+            beside: Beside::default(),
             serial: SerialPort::default(),
             screen: false,
             stays_when_stopped: false,
@@ -303,8 +316,8 @@ impl Machine {
                 firmware.chunks(2).for_each(|word| add(&word[0], &word[1]));
                 add("-append", &network.boot_arguments(&self.append));
                 arguments.extend(["-kernel".into(), image.path().into()]);
-                if let Some(initrd) = &self.initrd {
-                    arguments.extend(["-initrd".into(), initrd.into()]);
+                if let Some(file) = self.file_beside()? {
+                    arguments.extend(["-initrd".into(), file.into()]);
                 }
             }
             Start::Firmware(boot) => arguments.extend(boot.arguments(folder)?),
@@ -329,6 +342,19 @@ impl Machine {
             false => "",
         };
         Some(format!("{kind},id=ram,size={}M{reserve}", self.memory))
+    }
+
+    /// The file that QEMU is to load beside the image.
+    fn file_beside(&self) -> Result<Option<PathBuf>> {
+        match &self.beside {
+            Beside::Nothing => Ok(None),
+            Beside::File(path) => Ok(Some(path.clone())),
+            Beside::NicFirmware if self.nics.iter().any(NicModel::wants_firmware) => {
+                let file = cache_folder()?.join("myri10ge/firmware.cpio");
+                Ok(file.is_file().then_some(file))
+            }
+            Beside::NicFirmware => Ok(None),
+        }
     }
 
     /// Whether one of its NICs is a device model of ours.

@@ -14,8 +14,8 @@ pub enum NicModel {
     E1000_82545em,
     /// Intel 82574L.
     E1000e,
-    /// A model in `drivers/models`, by its name there: `forcedeth` or
-    /// `forcedeth:GENERATION`.
+    /// A model in `drivers/models`, by its name there: `forcedeth`, `myri10ge`, or one
+    /// with its variant, as `forcedeth:ck804`.
     Modelled(String),
     /// Any other, by QEMU's `-device` name.
     Other(String),
@@ -25,7 +25,7 @@ impl NicModel {
     /// The three that the e1000 driver is for.
     pub const E1000_FAMILY: [Self; 3] = [Self::E1000, Self::E1000_82544gc, Self::E1000_82545em];
     /// The devices in `drivers/models`.
-    const MODELS: [&str; 1] = ["forcedeth"];
+    const MODELS: [&str; 2] = ["forcedeth", "myri10ge"];
 
     /// QEMU's name for it, or that of its model.
     pub fn device(&self) -> &str {
@@ -41,6 +41,12 @@ impl NicModel {
     /// Whether a process of ours emulates it.
     pub fn is_modelled(&self) -> bool {
         matches!(self, Self::Modelled(_))
+    }
+
+    /// Whether its driver has to load firmware into it.
+    pub fn wants_firmware(&self) -> bool {
+        let device = self.device();
+        self.is_modelled() && device.split(':').next() == Some("myri10ge")
     }
 
     /// Whether the Linux guest has a driver for it.
@@ -83,10 +89,16 @@ mod tests {
         let model: NicModel = "virtio-net-pci".parse().unwrap();
         assert_eq!(model.device(), "virtio-net-pci");
         assert!(!model.is_modelled() && !model.is_known_to_linux());
-        for name in ["forcedeth", "forcedeth:ck804"] {
+        for (name, firmware) in [
+            ("forcedeth", false),
+            ("forcedeth:ck804", false),
+            ("myri10ge", true),
+            ("myri10ge:unaligned", true),
+        ] {
             let model: NicModel = name.parse().unwrap();
             assert_eq!(model, NicModel::Modelled(name.into()));
             assert!(model.is_known_to_linux());
+            assert_eq!(model.wants_firmware(), firmware, "{name}");
         }
         assert!("e1000,mac=x".parse::<NicModel>().is_err());
     }

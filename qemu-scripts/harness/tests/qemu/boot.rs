@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use uniperf_harness::{
-    Appliance, BOOT_TIMEOUT, BootDevice, Firmware, FirmwareBoot, Image, Machine, MachineType,
-    Netperf, Network, Test, media,
+    Appliance, BOOT_TIMEOUT, Beside, BootDevice, Firmware, FirmwareBoot, Image, Machine,
+    MachineType, Netperf, Network, Test, media,
 };
 
 use crate::rig::{Rig, append};
@@ -141,7 +141,7 @@ fn a_file_beside_the_image_is_found() {
     let len = std::fs::metadata(image.path()).unwrap().len();
     let line = format!("a file of {len} bytes was loaded beside the image");
     let rig = Rig::with(Machine {
-        initrd: Some(image.path().into()),
+        beside: Beside::File(image.path().into()),
         ..Machine::default()
     });
     assert!(rig.appliance.console().text().contains(&line));
