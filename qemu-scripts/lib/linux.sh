@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# The Linux guest to compare with: Debian's kernel, and a RAM file system of
-# busybox, the NICs' drivers, netserver, netperf and ethtool. Beside it an archive with
+# The Linux guest to compare with: Debian's kernel, and a RAM file system of busybox, the
+# NICs' drivers and firmware, netserver, netperf and ethtool. Beside it an archive with
 # kexec, for the tests that start the appliance from Linux. Sourced by setup.
 
 # The kernel's modules in it, below drivers, with what they depend on.
@@ -10,8 +10,10 @@ dca/dca net/ethernet/myricom/myri10ge/myri10ge'
 need_linux_peer() {
     local folder=$CACHE/linux-peer new key version
     local init=$ROOT/qemu-scripts/lib/linux-init
+    local firmware=$CACHE/myri10ge/firmware.cpio
+    [ -f "$firmware" ] || firmware=/dev/null
     key=$(cat "$init" "$ROOT/qemu-scripts/lib/linux.sh" "$(command -v netserver)" \
-        "$(command -v netperf)" | sha256sum)
+        "$(command -v netperf)" "$firmware" | sha256sum)
     [ -f "$folder/key" ] && [ "$(<"$folder/key")" = "$key" ] && return 0
 
     is_debian || die "the Linux guest is made of Debian's packages linux-image-amd64,
@@ -42,6 +44,10 @@ and an archive with kexec and its libraries as kexec into $folder"
         cp "$(command -v $program)" "$new/root/bin/"
         copy_libraries "$(command -v $program)" "$new/root"
     done
+    if [ "$firmware" != /dev/null ]; then
+        mkdir -p "$new/root/lib/firmware"
+        cp "${firmware%/*}"/*.dat "$new/root/lib/firmware/"
+    fi
     install -m 755 "$init" "$new/root/init"
     archive "$new/root" "$new/root/bin/busybox" >"$new/peer/initrd"
     unpack_with_libraries kexec-tools "$new/kexec-tools" || die "there is no kexec-tools"
