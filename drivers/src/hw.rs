@@ -36,6 +36,15 @@ pub trait Platform {
     fn delay_us(&mut self, microseconds: u32);
 }
 
+/// A NIC's link to the machine, where that is PCI Express.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PcieLink {
+    /// The most that the NIC may read of memory at once, in bytes.
+    pub max_read_request: u16,
+    /// How wide the link is.
+    pub lanes: u8,
+}
+
 /// No DMA memory is left for a request of this many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfDmaMemory {

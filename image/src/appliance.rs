@@ -82,8 +82,8 @@ fn banner(boot: &Machine) {
         boot.tsc.hz / 1_000_000,
         boot.tsc.source
     );
-    if let Some(bytes) = boot.firmware {
-        say!("a file of {bytes} bytes was loaded beside the image; no NIC here needs one");
+    if let Some(file) = boot.firmware {
+        say!("a file of {} bytes was loaded beside the image", file.len());
     }
     if boot.command_line_cut > 0 {
         say!(

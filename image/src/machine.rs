@@ -6,7 +6,7 @@ use core::fmt;
 use uniperf_drivers::hw::{DmaRegion, OutOfDmaMemory, Platform};
 use uniperf_drivers::nic::Causes;
 use uniperf_kernel::line::{Line, Typed};
-use uniperf_kernel::pci::{ConfigPorts, Function};
+use uniperf_kernel::pci::{ConfigPorts, Function, Saved};
 use uniperf_kernel::{clock, console, dma, idle, interrupts, stages};
 use uniperf_net::machine::{CpuTime, Machine};
 
@@ -15,14 +15,14 @@ use uniperf_net::machine::{CpuTime, Machine};
 pub struct BareMachine {
     line: Line,
     complete: String,
-    /// The NIC's place on the bus.
-    nic: Option<Function>,
+    /// The NIC's place on the bus, and what was set there.
+    nic: Option<(Function, Saved)>,
 }
 
 impl BareMachine {
     /// Looks after what `nic` needs of its bus from now on.
     pub fn watch(&mut self, nic: Function) {
-        self.nic = Some(nic);
+        self.nic = Some((nic, Saved::of(&nic, ConfigPorts)));
     }
 }
 
@@ -45,15 +45,12 @@ impl Machine for BareMachine {
     }
 
     fn tend_bus(&mut self) -> bool {
-        let cut_off = self.nic.filter(|nic| !nic.is_enabled(ConfigPorts));
-        if let Some(nic) = cut_off {
-            nic.enable(ConfigPorts);
-        }
-        cut_off.is_some()
+        let nic = self.nic.as_ref();
+        nic.is_some_and(|(_, saved)| saved.restore_if_lost(ConfigPorts))
     }
 
     fn bus_configuration(&self, visit: &mut dyn FnMut(u16, u32)) {
-        if let Some(nic) = self.nic {
+        if let Some((nic, _)) = &self.nic {
             nic.configuration(ConfigPorts, visit);
         }
     }

@@ -10,7 +10,7 @@ use hermit_entry::boot_info::{BootInfo, HardwareInfo, LoadInfo, PlatformInfo, Ra
 
 use crate::firmware::{FirstFourGib, Tables};
 use crate::handover::Handover;
-use crate::memory::Plan;
+use crate::memory::{Plan, Region};
 use crate::pci::{self, ConfigPorts};
 use crate::single::SingleCore;
 use crate::{apic, args, clock, console, dma, fdt, interrupts, paging, power, stages, tsc};
@@ -133,8 +133,8 @@ pub struct Machine {
     pub protocol: &'static str,
     /// Usable RAM in bytes.
     pub memory: u64,
-    /// Bytes of the file that was loaded beside the image, where one was.
-    pub firmware: Option<u64>,
+    /// The file that was loaded beside the image, where one was.
+    pub firmware: Option<&'static [u8]>,
     /// The boot arguments.
     pub args: args::Args,
     /// Bytes of the command line that were cut off its end.
@@ -155,7 +155,7 @@ pub fn init() -> Machine {
         (
             handover.protocol,
             handover.memory.total(),
-            firmware.map(|file| file.end - file.start),
+            firmware.cloned(),
             handover.rsdp,
             (args::parse(line.bytes()), line.cut()),
         )
@@ -169,7 +169,7 @@ pub fn init() -> Machine {
     Machine {
         protocol,
         memory,
-        firmware,
+        firmware: firmware.and_then(file_beside),
         args,
         command_line_cut,
         rejected,
@@ -177,4 +177,13 @@ pub fn init() -> Machine {
             .with(|kept| *kept)
             .expect("measured before Hermit starts"),
     }
+}
+
+/// The bytes of the file that was loaded beside the image, if they can be reached.
+fn file_beside(region: Region) -> Option<&'static [u8]> {
+    let len = usize::try_from(region.end.checked_sub(region.start)?).ok()?;
+    let start = paging::map_memory(region).ok()?;
+    // SAFETY: a boot loader has filled this memory, it is mapped now, and `hand_over` has
+    // taken it out of what anybody else may use.
+    Some(unsafe { core::slice::from_raw_parts(start.as_ptr(), len) })
 }

@@ -109,6 +109,16 @@ pub fn map_uncached(bar: Region) -> Result<NonNull<u8>, MapError> {
     map(bar, UNCACHED, |_| false)
 }
 
+/// Maps memory that Hermit does not know of one to one, and returns its first byte.
+/// Below 4 GiB all is mapped.
+///
+/// # Errors
+///
+/// See [`MapError`].
+pub fn map_memory(region: Region) -> Result<NonNull<u8>, MapError> {
+    map(region, PageTableFlags::empty(), |_| true)
+}
+
 /// Maps video memory one to one so that the CPU sends what is written in bursts, and
 /// returns its first byte. A large page that has `usable` RAM next to it stays as it
 /// is.

@@ -10,6 +10,13 @@ use pci_types::{
     PciPciBridgeHeader,
 };
 
+mod express;
+mod saved;
+#[cfg(test)]
+mod testing;
+
+pub use saved::Saved;
+
 const DEVICES_A_BUS: u8 = 32;
 const FUNCTIONS_A_DEVICE: u8 = 8;
 const ABSENT_VENDOR: u16 = 0xffff;
@@ -70,12 +77,6 @@ impl Function {
         self.class == NETWORK || uniperf_drivers::driver_for(self.vendor, self.device).is_some()
     }
 
-    /// Whether it answers memory accesses and does DMA.
-    pub fn is_enabled(&self, access: impl ConfigRegionAccess) -> bool {
-        let command = PciHeader::new(self.address).command(access);
-        command.contains(CommandRegister::MEMORY_ENABLE | CommandRegister::BUS_MASTER_ENABLE)
-    }
-
     /// Visits its configuration space, a word after the other.
     pub fn configuration(&self, access: impl ConfigRegionAccess, visit: &mut dyn FnMut(u16, u32)) {
         for offset in (0..256).step_by(4) {
@@ -127,6 +128,29 @@ impl Function {
                 command - CommandRegister::INTERRUPT_DISABLE
             }
         });
+    }
+
+    /// Where its capability `id` is in configuration space.
+    fn capability(&self, id: u8, access: impl ConfigRegionAccess) -> Option<u16> {
+        const STATUS: u16 = 0x04;
+        const HAS_CAPABILITIES: u32 = 1 << 20;
+        const FIRST: u16 = 0x34;
+        /// As many as there is room for, so that a loop ends.
+        const MOST: usize = 48;
+        // SAFETY: the function exists, and reading its configuration changes nothing.
+        let read = |offset| unsafe { access.read(self.address, offset) };
+        if read(STATUS) & HAS_CAPABILITIES == 0 {
+            return None;
+        }
+        let mut offset = (read(FIRST) & 0xfc) as u16;
+        for _ in 0..MOST {
+            let word = (offset >= 0x40).then(|| read(offset))?;
+            if word as u8 == id {
+                return Some(offset);
+            }
+            offset = (word >> 8 & 0xfc) as u16;
+        }
+        None
     }
 
     /// The MSI capability, if there is one.
@@ -317,58 +341,8 @@ mod ports {
 
 #[cfg(test)]
 mod tests {
+    use super::testing::Space;
     use super::*;
-    use std::cell::RefCell;
-    use std::collections::BTreeMap;
-
-    /// Configuration space in memory. BARs answer sizing by a mask.
-    #[derive(Default)]
-    struct Space {
-        words: RefCell<BTreeMap<(u8, u8, u8, u16), u32>>,
-        bar_masks: BTreeMap<(u8, u8, u8, u16), u32>,
-    }
-
-    impl Space {
-        fn set(&mut self, at: (u8, u8, u8), offset: u16, value: u32) {
-            self.words
-                .get_mut()
-                .insert((at.0, at.1, at.2, offset), value);
-        }
-
-        fn endpoint(&mut self, at: (u8, u8, u8), multi: bool) {
-            self.set(at, 0x00, 0x100e_8086);
-            self.set(at, 0x08, 0x0200_0000);
-            self.set(at, 0x0c, u32::from(multi) << 23);
-        }
-
-        fn bridge(&mut self, at: (u8, u8, u8), secondary: u8) {
-            self.set(at, 0x00, 0x0001_1b36);
-            self.set(at, 0x08, 0x0604_0000);
-            self.set(at, 0x0c, 0x0001_0000);
-            self.set(at, 0x18, u32::from(secondary) << 8);
-        }
-    }
-
-    impl ConfigRegionAccess for Space {
-        unsafe fn read(&self, a: PciAddress, offset: u16) -> u32 {
-            let key = (a.bus(), a.device(), a.function(), offset);
-            let words = self.words.borrow();
-            let present = words.contains_key(&(key.0, key.1, key.2, 0));
-            words
-                .get(&key)
-                .copied()
-                .unwrap_or(if present { 0 } else { u32::MAX })
-        }
-
-        unsafe fn write(&self, a: PciAddress, offset: u16, value: u32) {
-            let key = (a.bus(), a.device(), a.function(), offset);
-            let value = match self.bar_masks.get(&key) {
-                Some(mask) => (value & mask) | (self.words.borrow()[&key] & 0xf),
-                None => value,
-            };
-            self.words.borrow_mut().insert(key, value);
-        }
-    }
 
     fn locations(space: &Space) -> Vec<(u8, u8, u8)> {
         enumerate(space).iter().map(Function::location).collect()
