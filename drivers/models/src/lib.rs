@@ -19,6 +19,7 @@ mod offload;
 
 pub mod forcedeth;
 pub mod link;
+pub mod myri10ge;
 pub mod pci;
 pub mod server;
 

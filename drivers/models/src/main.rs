@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{ArgGroup, Parser};
 
 use uniperf_nic_models::forcedeth::{Forcedeth, Generation};
 use uniperf_nic_models::link::{Datagram, Stream, Tap, Unplugged, Wire};
+use uniperf_nic_models::myri10ge::{Myri10ge, Variant};
 use uniperf_nic_models::server::{self, Options};
 
 /// A NIC that QEMU does not emulate, as a vfio-user device.
@@ -21,8 +22,11 @@ use uniperf_nic_models::server::{self, Options};
 #[command(group(ArgGroup::new("cable").args(["tap", "dgram", "stream"])))]
 struct Arguments {
     /// forcedeth[:GENERATION], GENERATION being nforce2, nforce3, ck804, mcp51, mcp55
-    /// (the default), mcp61 or mcp79
-    device: String,
+    /// (the default), mcp61 or mcp79; or myri10ge[:VARIANT], VARIANT being aligned (the
+    /// default), unaligned (the host's completions are not aligned) or running (the card
+    /// runs firmware that its driver can adopt)
+    #[arg(value_parser = parse_model, verbatim_doc_comment)]
+    device: Model,
     /// The socket to make for QEMU
     #[arg(long)]
     socket: PathBuf,
@@ -45,6 +49,13 @@ struct Arguments {
     control: Option<PathBuf>,
 }
 
+/// A device that there is a model of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Model {
+    Forcedeth(Generation),
+    Myri10ge(Variant),
+}
+
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -56,23 +67,36 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
-    let device = parse_device(&arguments.device)?;
     let options = Options {
         socket: arguments.socket.clone(),
         control: arguments.control.clone(),
     };
-    let nic = Forcedeth::new(device, arguments.mac);
-    server::serve(nic, cable(arguments)?, &options, || {
-        println!("nic-model: ready")
-    })
+    let cable = cable(arguments)?;
+    let ready = || println!("nic-model: ready");
+    match arguments.device {
+        Model::Forcedeth(generation) => {
+            let nic = Forcedeth::new(generation, arguments.mac);
+            server::serve(nic, cable, &options, ready)
+        }
+        Model::Myri10ge(variant) => {
+            let nic = Myri10ge::new(variant, arguments.mac);
+            server::serve(nic, cable, &options, ready)
+        }
+    }
 }
 
-fn parse_device(name: &str) -> Result<Generation> {
-    let (kind, generation) = name.split_once(':').unwrap_or((name, "mcp55"));
-    if kind != "forcedeth" {
-        bail!("there is no model '{kind}': it is forcedeth");
+fn parse_model(name: &str) -> Result<Model, String> {
+    let (kind, variant) = match name.split_once(':') {
+        Some((kind, variant)) => (kind, Some(variant)),
+        None => (name, None),
+    };
+    match kind {
+        "forcedeth" => variant.unwrap_or("mcp55").parse().map(Model::Forcedeth),
+        "myri10ge" => variant.unwrap_or("aligned").parse().map(Model::Myri10ge),
+        _ => Err(format!(
+            "there is no model '{kind}': it is forcedeth or myri10ge"
+        )),
     }
-    generation.parse().map_err(anyhow::Error::msg)
 }
 
 fn cable(arguments: &Arguments) -> Result<Box<dyn Wire>> {
@@ -115,10 +139,22 @@ mod tests {
 
     #[test]
     fn devices_and_addresses_are_read_and_nonsense_is_not() {
-        assert_eq!(parse_device("forcedeth").unwrap(), Generation::Mcp55);
-        assert_eq!(parse_device("forcedeth:ck804").unwrap(), Generation::Ck804);
-        for name in ["", "e1000", "forcedeth:", "forcedeth:mcp99"] {
-            assert!(parse_device(name).is_err(), "{name}");
+        for (name, model) in [
+            ("forcedeth", Model::Forcedeth(Generation::Mcp55)),
+            ("forcedeth:ck804", Model::Forcedeth(Generation::Ck804)),
+            ("myri10ge", Model::Myri10ge(Variant::Aligned)),
+            ("myri10ge:running", Model::Myri10ge(Variant::Running)),
+        ] {
+            assert_eq!(parse_model(name), Ok(model));
+        }
+        for name in [
+            "",
+            "e1000",
+            "forcedeth:",
+            "forcedeth:mcp99",
+            "myri10ge:mcp55",
+        ] {
+            assert!(parse_model(name).is_err(), "{name}");
         }
         assert_eq!(parse_mac("02:00:00:00:00:ff"), Ok([2, 0, 0, 0, 0, 0xff]));
         for mac in [

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use nix::libc;
+use nix::net::if_::if_nametoindex;
 
 use super::{Wire, some_frame};
 
@@ -34,6 +35,17 @@ impl Tap {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!("'{name}' is no network device's name"),
+            ));
+        }
+        // Opening one that is not there would make it, and nothing would be on its other
+        // end.
+        if if_nametoindex(name).is_err() {
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                format!(
+                    "it is not in this network namespace: make it with ip tuntap add dev {name} \
+                     mode tap, and ip link set {name} up"
+                ),
             ));
         }
         let file = OpenOptions::new()
@@ -73,5 +85,18 @@ impl Wire for Tap {
 
     fn lost(&self) -> u64 {
         self.lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tap_that_is_not_there_is_not_made() {
+        let error = Tap::open("no-such-tap0").unwrap_err();
+        assert!(error.to_string().contains("ip tuntap add dev no-such-tap0"));
+        assert!(if_nametoindex("no-such-tap0").is_err());
+        assert!(Tap::open("a-name-that-is-too-long").is_err());
     }
 }

@@ -5,6 +5,8 @@ use super::Messages;
 const POWER_MANAGEMENT: u8 = 0x01;
 const MSI: u8 = 0x05;
 const HYPERTRANSPORT: u8 = 0x08;
+const VENDOR_SPECIFIC: u8 = 0x09;
+const PCI_EXPRESS: u8 = 0x10;
 const MSI_X: u8 = 0x11;
 
 /// A capability. The pointer to the next one is filled in by the list.
@@ -70,6 +72,30 @@ impl Capability {
         Self::new(HYPERTRANSPORT).field(&0xa802_u16.to_le_bytes(), &[0x01, 0])
     }
 
+    /// One that means what the vendor says, `len` bytes long with its head (section
+    /// 6.8.3 of PCI 3.0's appendix H).
+    pub fn vendor_specific(len: u8) -> Self {
+        let body = vec![0; usize::from(len) - 3];
+        Self::new(VENDOR_SPECIFIC)
+            .field(&[len], &[0])
+            .field(&body, &body)
+    }
+
+    /// An endpoint of PCI Express with a link of `lanes`, at 2.5 GT/s: capability version
+    /// 1 (PCI Express Base Specification 1.1, section 7.8).
+    pub fn pci_express(lanes: u8) -> Self {
+        let link = u16::from(lanes) << 4 | 1;
+        Self::new(PCI_EXPRESS)
+            .field(&1_u16.to_le_bytes(), &[0; 2])
+            .field(&0x0000_8fc0_u32.to_le_bytes(), &[0; 4])
+            // Reads of 512 bytes, until somebody says that they may be longer.
+            .field(&0x2810_u16.to_le_bytes(), &[0xff, 0x7f])
+            .field(&[0; 2], &[0; 2])
+            .field(&u32::from(link).to_le_bytes(), &[0; 4])
+            .field(&[0; 2], &[0xc3, 0x01])
+            .field(&link.to_le_bytes(), &[0; 2])
+    }
+
     /// What it lets the function send.
     pub(super) fn messages(&self) -> Messages {
         self.messages
@@ -92,6 +118,8 @@ mod tests {
         assert_eq!(len(Capability::msi(3)), 24);
         assert_eq!(len(Capability::msi_x(8, 2, 3)), 12);
         assert_eq!(len(Capability::hypertransport_msi()), 4);
+        assert_eq!(len(Capability::vendor_specific(0x1c)), 0x1c);
+        assert_eq!(len(Capability::pci_express(8)), 0x14);
     }
 
     #[test]

@@ -48,6 +48,9 @@ pub enum Bar {
     None,
     /// Memory of so many bytes (a power of two), below 4 GiB, not prefetchable.
     Memory(u32),
+    /// Memory of so many bytes (a power of two), anywhere and prefetchable: it takes the
+    /// next register too.
+    Memory64(u32),
     /// So many I/O ports (a power of two).
     Ports(u32),
 }
@@ -57,7 +60,7 @@ impl Bar {
     pub fn len(self) -> u32 {
         match self {
             Self::None => 0,
-            Self::Memory(len) | Self::Ports(len) => len,
+            Self::Memory(len) | Self::Memory64(len) | Self::Ports(len) => len,
         }
     }
 
@@ -67,7 +70,11 @@ impl Bar {
     }
 
     fn value(self) -> u32 {
-        u32::from(matches!(self, Self::Ports(_)))
+        match self {
+            Self::None | Self::Memory(_) => 0,
+            Self::Memory64(_) => 0b1100,
+            Self::Ports(_) => 1,
+        }
     }
 }
 
@@ -120,6 +127,9 @@ impl ConfigSpace {
             if !bar.is_empty() {
                 let bits = !(bar.len() - 1);
                 space.set_writable(BAR0 + 4 * index, &bits.to_le_bytes());
+            }
+            if matches!(bar, Bar::Memory64(_)) {
+                space.set_writable(BAR0 + 4 * index + 4, &[0xff; 4]);
             }
         }
         space
@@ -182,6 +192,12 @@ impl ConfigSpace {
     /// Takes bus mastering away, as firmware or a bridge can.
     pub fn clear_master(&mut self) {
         self.put16(COMMAND, self.command() & !MASTER);
+    }
+
+    /// Has the 32-bit register at `offset` show `value`.
+    pub(crate) fn show(&mut self, offset: usize, value: u32) {
+        self.initial.get_or_insert_with(|| Box::new(self.bytes));
+        self.put32(offset, value);
     }
 
     /// Reads `data.len()` bytes at `offset`; what is outside is all ones.

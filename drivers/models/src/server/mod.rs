@@ -9,12 +9,13 @@ mod vfio;
 mod worker;
 
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::device::{Device, Host};
@@ -43,7 +44,8 @@ pub fn serve<D: Device + 'static>(
 ) -> Result<()> {
     let shared = Arc::new(Shared::new(device, wire)?);
     let server = vfio::server(shared.lock().device.config(), &options.socket)
-        .with_context(|| format!("cannot listen on {}", options.socket.display()))?;
+        // What the crate says of it has the cause in it already.
+        .map_err(|error| anyhow!("cannot listen on {}: {error}", options.socket.display()))?;
     let control = match &options.control {
         Some(path) => Some(control::Listener::start(path, Arc::clone(&shared))?),
         None => None,
@@ -141,10 +143,33 @@ impl<D: Device> Shared<D> {
 
 /// Removes a socket that a process that is gone has left at `path`.
 fn remove_stale(path: &Path) -> io::Result<()> {
+    // A file of another kind refuses connections just so, and is somebody's.
+    let kind = std::fs::symlink_metadata(path).map(|entry| entry.file_type());
+    if !kind.is_ok_and(|kind| kind.is_socket()) {
+        return Ok(());
+    }
     match std::os::unix::net::UnixStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path)
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_that_is_left_over_is_removed_and_a_file_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, socket) = (folder.path().join("file"), folder.path().join("socket"));
+        std::fs::write(&file, "precious").unwrap();
+        drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+        for path in [&file, &socket, &folder.path().join("none")] {
+            remove_stale(path).unwrap();
+        }
+        assert!(!socket.exists());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
     }
 }
