@@ -1,15 +1,16 @@
 //! Whichever NIC the machine has, as one type.
 //!
 //! What is generic over [`Nic`] is compiled for each type that it is used with. The
-//! appliance's loop and stack are most of the image, so it uses them with this one.
-//! Closures are passed on by reference, or a driver's code would take in the stack's.
+//! appliance's loop and stack are most of the image, so it uses them with this one. What
+//! the loop asks most is always inlined: a call in its place costs more than the choice.
 
 use crate::e1000::{self, E1000};
 use crate::forcedeth::{self, Forcedeth};
-use crate::hw::{DmaSlice, Registers};
+use crate::hw::{DmaSlice, Registers, Window};
+use crate::myri10ge::{self, Myri10ge};
 use crate::nic::{
-    Capabilities, Causes, Event, Identity, Interrupt, Link, Nic, Offload, Receive, Register,
-    RxDropped, RxFrame, Statistics, Transmit, TxError,
+    Capabilities, Causes, Event, Identity, Interrupt, InterruptKind, Link, Nic, Offload, Receive,
+    Register, RxDropped, RxFrame, Statistics, Transmit, TxError,
 };
 
 /// What `match` arms over the drivers have in common.
@@ -18,52 +19,61 @@ macro_rules! each {
         match $whole {
             Self::E1000($one) => $answer,
             Self::Forcedeth($one) => $answer,
+            Self::Myri10ge($one) => $answer,
         }
     };
 }
 
 /// A started NIC of any driver.
-pub enum AnyNic<R: Registers> {
+pub enum AnyNic<R: Registers, W: Window> {
     /// Of Intel's 8254x family.
     E1000(E1000<R>),
     /// Of the nForce chipsets.
     Forcedeth(Forcedeth<R>),
+    /// Myricom's.
+    Myri10ge(Myri10ge<W>),
 }
 
 /// The receive half of an [`AnyNic`].
-pub enum AnyRx<'a, R: Registers> {
+pub enum AnyRx<'a, R: Registers, W: Window> {
     /// Of Intel's 8254x family.
     E1000(&'a mut e1000::rings::RxRing<R>),
     /// Of the nForce chipsets.
     Forcedeth(&'a mut forcedeth::receive::RxRing),
+    /// Myricom's.
+    Myri10ge(&'a mut myri10ge::receive::RxRing<W>),
 }
 
 /// The transmit half of an [`AnyNic`].
-pub enum AnyTx<'a, R: Registers> {
+pub enum AnyTx<'a, R: Registers, W: Window> {
     /// Of Intel's 8254x family.
     E1000(&'a mut e1000::rings::TxRing<R>),
     /// Of the nForce chipsets.
     Forcedeth(&'a mut forcedeth::transmit::TxRing<R>),
+    /// Myricom's.
+    Myri10ge(&'a mut myri10ge::transmit::TxRing<W>),
 }
 
 /// What the interrupt handler holds of an [`AnyNic`].
-pub enum AnyInterrupt<R: Registers + Send> {
+pub enum AnyInterrupt<R: Registers + Send, W: Window + Send> {
     /// Of Intel's 8254x family.
     E1000(<E1000<R> as Nic>::Interrupt),
     /// Of the nForce chipsets.
     Forcedeth(<Forcedeth<R> as Nic>::Interrupt),
+    /// Myricom's.
+    Myri10ge(<Myri10ge<W> as Nic>::Interrupt),
 }
 
-impl<R: Registers + Send> Nic for AnyNic<R> {
+impl<R: Registers + Send, W: Window + Send> Nic for AnyNic<R, W> {
     type Rx<'a>
-        = AnyRx<'a, R>
+        = AnyRx<'a, R, W>
     where
         Self: 'a;
     type Tx<'a>
-        = AnyTx<'a, R>
+        = AnyTx<'a, R, W>
     where
         Self: 'a;
-    type Interrupt = AnyInterrupt<R>;
+    type Interrupt = AnyInterrupt<R, W>;
 
     fn identity(&self) -> &Identity {
         each!(self, nic => nic.identity())
@@ -90,6 +100,10 @@ impl<R: Registers + Send> Nic for AnyNic<R> {
                 let (rx, tx) = nic.halves();
                 (AnyRx::Forcedeth(rx), AnyTx::Forcedeth(tx))
             }
+            Self::Myri10ge(nic) => {
+                let (rx, tx) = nic.halves();
+                (AnyRx::Myri10ge(rx), AnyTx::Myri10ge(tx))
+            }
         }
     }
 
@@ -97,6 +111,7 @@ impl<R: Registers + Send> Nic for AnyNic<R> {
         match self {
             Self::E1000(nic) => AnyInterrupt::E1000(nic.interrupt()),
             Self::Forcedeth(nic) => AnyInterrupt::Forcedeth(nic.interrupt()),
+            Self::Myri10ge(nic) => AnyInterrupt::Myri10ge(nic.interrupt()),
         }
     }
 
@@ -110,8 +125,8 @@ impl<R: Registers + Send> Nic for AnyNic<R> {
         each!(self, nic => nic.unmask());
     }
 
-    fn raise_interrupt(&mut self) {
-        each!(self, nic => nic.raise_interrupt());
+    fn raise_interrupt(&mut self, kind: InterruptKind) {
+        each!(self, nic => nic.raise_interrupt(kind));
     }
 
     fn throttle(&mut self, per_second: u32) {
@@ -135,7 +150,7 @@ impl<R: Registers + Send> Nic for AnyNic<R> {
     }
 }
 
-impl<R: Registers> Receive for AnyRx<'_, R> {
+impl<R: Registers, W: Window> Receive for AnyRx<'_, R, W> {
     fn poll(&mut self, budget: usize, sink: impl FnMut(RxFrame<'_>)) -> usize {
         each!(self, rx => rx.poll(budget, sink))
     }
@@ -158,7 +173,7 @@ impl<R: Registers> Receive for AnyRx<'_, R> {
     }
 }
 
-impl<R: Registers> Transmit for AnyTx<'_, R> {
+impl<R: Registers, W: Window> Transmit for AnyTx<'_, R, W> {
     #[inline(always)]
     fn send<T>(
         &mut self,
@@ -200,7 +215,7 @@ impl<R: Registers> Transmit for AnyTx<'_, R> {
     }
 }
 
-impl<R: Registers + Send> Interrupt for AnyInterrupt<R> {
+impl<R: Registers + Send, W: Window + Send> Interrupt for AnyInterrupt<R, W> {
     fn claim(&self) -> Option<Causes> {
         each!(self, handle => handle.claim())
     }

@@ -14,6 +14,24 @@ pub trait Registers: Clone + 'static {
     fn write32(&self, offset: usize, value: u32);
 }
 
+/// A NIC's memory that the CPU writes in bursts, where the machine can: registers, and
+/// rings that are in the NIC itself.
+///
+/// Unlike [`Registers::write32`], what is written here may be joined with its neighbours
+/// and linger in the CPU until [`fence`](Self::fence). Bytes are laid down as they lie in
+/// memory.
+pub trait Window: Registers {
+    /// Writes `words` from byte `offset` on, a multiple of 8, in ascending order.
+    fn copy_to(&self, offset: usize, words: &[u64]);
+    /// Reads from byte `offset` on, a multiple of 8.
+    fn copy_from(&self, offset: usize, words: &mut [u64]);
+    /// Whatever is written later reaches the NIC after what was written before, which is
+    /// on its way.
+    fn fence(&self);
+    /// Busy-waits for at least `microseconds`, also while no [`Platform`] is at hand.
+    fn delay_us(&self, microseconds: u32);
+}
+
 /// Waits for at least `microseconds` without a clock, when no [`Platform`] is at hand:
 /// reading a register over PCI takes 120 ns at least (four clocks of 33 MHz), and mostly
 /// far more. The register at `offset` must be one whose reading changes nothing.

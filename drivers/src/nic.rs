@@ -49,17 +49,18 @@ pub trait Nic {
     fn unmask(&mut self);
 
     /// Raises an interrupt for no cause of its own, masked or not, so that it can be
-    /// seen whether interrupts arrive. The handler claims it as any other.
-    fn raise_interrupt(&mut self);
+    /// seen whether interrupts arrive. The handler claims it as any other. The machine
+    /// listens to the kind that it names, until it names the other.
+    fn raise_interrupt(&mut self, kind: InterruptKind);
 
     /// Limits interrupts to about `per_second`; 0 takes the limit away.
     /// Without [`Capabilities::interrupt_throttle`] it does nothing.
     fn throttle(&mut self, per_second: u32);
 
-    /// Deals with what the interrupt handler reported, or, with every cause
-    /// set, looks for itself. Reports what changed.
+    /// Deals with what the interrupt handler reported, or, with
+    /// [`Causes::LOOK`], looks for itself. Reports what changed.
     ///
-    /// The loop calls it with every cause set about once a second, and not more
+    /// The loop calls it with that about once a second, and not more
     /// often: a transmitter that does not move from one such look to the next
     /// few is hung, and the NIC is reset.
     fn service(&mut self, causes: Causes) -> Option<Event>;
@@ -330,6 +331,15 @@ pub trait Interrupt: Send + 'static {
     fn claim(&self) -> Option<Causes>;
 }
 
+/// How a NIC's interrupts reach the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterruptKind {
+    /// As messages.
+    Message,
+    /// By a line, which the NIC holds until it is told to let go.
+    Line,
+}
+
 bitflags! {
     /// Why a NIC raised an interrupt.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -344,6 +354,13 @@ bitflags! {
         const OVERRUN = 1 << 3;
         /// The NIC reports a fault.
         const FAULT = 1 << 4;
+        /// The NIC lost its place on the bus (its addresses, bus mastering), as after a
+        /// reset of its own, and the machine has given it back. No interrupt says so: it
+        /// is not among those of [`LOOK`](Self::LOOK).
+        const BUS = 1 << 5;
+        /// Every cause that an interrupt can have: the driver looks for itself.
+        const LOOK = Self::RECEIVE.bits() | Self::TRANSMIT.bits() | Self::LINK.bits()
+            | Self::OVERRUN.bits() | Self::FAULT.bits();
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{say, settings};
 pub fn run(boot: &Machine) -> ! {
     banner(boot);
     let mut machine = BareMachine::default();
-    let Some(started) = nics::start(&boot.args, &mut machine) else {
+    let Some(started) = nics::start(boot, &mut machine) else {
         refuse(&mut machine);
     };
     stages::end("NIC");
@@ -58,7 +58,7 @@ fn end(exit: Exit) -> ! {
 /// Says that there is nothing to work with, and waits for somebody who has read it.
 fn refuse(machine: &mut BareMachine) -> ! {
     say!("stopped: no NIC that can be used");
-    say!("this image drives Intel's 8254x and 82574L, and nForce chipsets' NICs;");
+    say!("this image drives Intel's 8254x and 82574L, nForce chipsets' NICs and Myri-10G;");
     say!("the lines above name what was found");
     say!("type reboot, or poweroff and put one in");
     power::end_virtual_machine();

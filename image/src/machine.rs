@@ -58,7 +58,7 @@ impl Machine for BareMachine {
     #[inline]
     fn take_interrupt(&mut self) -> Option<Causes> {
         // Without its interrupt line, the NIC is looked at on every wake-up.
-        interrupts::take().or_else(|| idle::polls().then(Causes::all))
+        interrupts::take().or_else(|| idle::polls().then_some(Causes::LOOK))
     }
 
     fn wait(&mut self, deadline: Option<u64>) {

@@ -9,13 +9,12 @@ pub fn find(vendor: u16, device: u16) -> Option<&'static str> {
         .map(|(_, name)| *name)
 }
 
-const NAMES: [((u16, u16), &str); 51] = [
+const NAMES: [((u16, u16), &str); 50] = [
     ((0x1022, 0x2000), "AMD PCnet"),
     ((0x10ec, 0x8125), "Realtek RTL8125"),
     ((0x10ec, 0x8136), "Realtek RTL8101"),
     ((0x10ec, 0x8139), "Realtek RTL8139"),
     ((0x10ec, 0x8168), "Realtek RTL8111/8168"),
-    ((0x14c1, 0x0008), "Myricom Myri-10G"),
     ((0x14e4, 0x1639), "Broadcom BCM5709"),
     ((0x14e4, 0x1657), "Broadcom BCM5719"),
     ((0x14e4, 0x165f), "Broadcom BCM5720"),

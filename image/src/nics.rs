@@ -6,10 +6,12 @@ use core::fmt;
 use uniperf_drivers::any::AnyNic;
 use uniperf_drivers::e1000::{self, E1000};
 use uniperf_drivers::forcedeth::{self, Forcedeth};
+use uniperf_drivers::myri10ge::{self, Myri10ge};
 use uniperf_drivers::nic::{Config, Nic};
 use uniperf_kernel::args::{Args, NicChoice};
+use uniperf_kernel::boot::Machine;
 use uniperf_kernel::interrupts::{self, Delivery};
-use uniperf_kernel::mmio::Mmio;
+use uniperf_kernel::mmio::{Mmio, WriteCombined};
 use uniperf_kernel::paging::MapError;
 use uniperf_kernel::pci::{self, ConfigPorts, Function};
 
@@ -20,7 +22,7 @@ use crate::{nic_names, say};
 const REGISTERS_BAR: u8 = 0;
 
 /// A NIC of the machine's.
-pub type MachineNic = AnyNic<Mmio>;
+pub type MachineNic = AnyNic<Mmio, WriteCombined>;
 
 /// A NIC that is running.
 pub struct Started {
@@ -38,6 +40,7 @@ enum Failure {
     Map(MapError),
     E1000(e1000::Error),
     Forcedeth(forcedeth::Error),
+    Myri10ge(myri10ge::Error),
 }
 
 impl fmt::Display for Failure {
@@ -47,6 +50,7 @@ impl fmt::Display for Failure {
             Self::Map(error) => error.fmt(f),
             Self::E1000(error) => error.fmt(f),
             Self::Forcedeth(error) => error.fmt(f),
+            Self::Myri10ge(error) => error.fmt(f),
         }
     }
 }
@@ -64,12 +68,19 @@ impl Known {
             model: model.name,
             max_mtu: model.max_mtu(),
         });
-        e1000.or_else(|| {
+        let forcedeth = || {
             forcedeth::ids::find(vendor, device).map(|model| Self {
                 model: model.name,
                 max_mtu: model.max_mtu(),
             })
-        })
+        };
+        let myri10ge = || {
+            myri10ge::ids::find(vendor, device).map(|model| Self {
+                model: model.name,
+                max_mtu: model.max_mtu(),
+            })
+        };
+        e1000.or_else(forcedeth).or_else(myri10ge)
     }
 }
 
@@ -79,7 +90,8 @@ fn driver_for(function: &Function) -> Option<&'static str> {
 
 /// Starts the NIC that `nic=` names, or else the first that a driver knows and
 /// that can be started. What is passed over is said on the console.
-pub fn start(args: &Args, machine: &mut BareMachine) -> Option<Started> {
+pub fn start(boot: &Machine, machine: &mut BareMachine) -> Option<Started> {
+    let args = &boot.args;
     let candidates = candidates();
     let chosen = args.nic.as_ref().map(|choice| pick(choice, &candidates));
     if let Some([]) = chosen.as_deref() {
@@ -95,7 +107,7 @@ pub fn start(args: &Args, machine: &mut BareMachine) -> Option<Started> {
     };
     let mut passed_over = None;
     for function in order {
-        match start_one(&function, args, machine) {
+        match start_one(&function, boot, machine) {
             Ok(mut nic) if wanted_mac.is_some_and(|mac| nic.identity().mac.0 != mac) => {
                 nic.stop();
                 passed_over = passed_over.or(Some(function));
@@ -106,7 +118,7 @@ pub fn start(args: &Args, machine: &mut BareMachine) -> Option<Started> {
     }
     let function = passed_over?;
     say!("no NIC has the MAC address that nic= names; taking the first");
-    let nic = start_one(&function, args, machine).ok()?;
+    let nic = start_one(&function, boot, machine).ok()?;
     Some(with_interrupt(function, nic))
 }
 
@@ -151,16 +163,24 @@ fn pick(choice: &NicChoice, candidates: &[Function]) -> Vec<Function> {
 
 fn start_one(
     function: &Function,
-    args: &Args,
+    boot: &Machine,
     machine: &mut BareMachine,
 ) -> Result<MachineNic, Failure> {
     let bar = function
         .memory_bar(REGISTERS_BAR, ConfigPorts)
         .ok_or(Failure::NoRegisters)?;
-    let registers = Mmio::map(bar).map_err(Failure::Map)?;
     function.enable(ConfigPorts);
-    let config = config(function, args);
+    let config = config(function, &boot.args);
     let device = function.device;
+    if driver_for(function) == Some(myri10ge::NAME) {
+        let window = WriteCombined::map(bar).map_err(Failure::Map)?;
+        let link = function.open_pcie_link(ConfigPorts);
+        let card = Myri10ge::start(window, machine, device, link, boot.firmware, config);
+        let card = card.map_err(Failure::Myri10ge)?;
+        say!("NIC {function} runs {}", card.firmware());
+        return Ok(AnyNic::Myri10ge(card));
+    }
+    let registers = Mmio::map(bar).map_err(Failure::Map)?;
     if driver_for(function) == Some(forcedeth::NAME) {
         Forcedeth::start(registers, machine, device, function.revision, config)
             .map(AnyNic::Forcedeth)
@@ -189,7 +209,8 @@ fn config(function: &Function, args: &Args) -> Config {
 
 fn with_interrupt(function: Function, mut nic: MachineNic) -> Started {
     let handle = nic.interrupt();
-    let delivery = interrupts::install_nic(&function, handle, || nic.raise_interrupt()).ok();
+    let delivery =
+        interrupts::install_nic(&function, handle, |kind| nic.raise_interrupt(kind)).ok();
     nic.mask();
     Started {
         function,

@@ -6,7 +6,7 @@ use core::num::NonZeroU64;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use pci_types::capability::{MultipleMessageSupport, TriggerMode};
-use uniperf_drivers::nic::{Causes, Interrupt};
+use uniperf_drivers::nic::{Causes, Interrupt, InterruptKind};
 use x86_64::instructions::tables::sidt;
 use x86_64::structures::idt::{InterruptDescriptorTable, InterruptStackFrame};
 
@@ -126,14 +126,15 @@ fn descriptor_table() -> &'static mut InterruptDescriptorTable {
 pub fn install_nic(
     function: &Function,
     handle: impl Interrupt,
-    mut raise: impl FnMut(),
+    mut raise: impl FnMut(InterruptKind),
 ) -> Result<Delivery, NoInterrupt> {
     STATE.with(|state| {
         state.claim = Some(Box::new(move || handle.claim()));
         state.probing = true;
         descriptor_table()[NIC_VECTOR].set_handler_fn(on_nic);
     });
-    let delivery = by_message(function, &mut raise).or_else(|| by_line(function, &mut raise));
+    let delivery = by_message(function, &mut || raise(InterruptKind::Message))
+        .or_else(|| by_line(function, &mut || raise(InterruptKind::Line)));
     STATE.with(|state| state.probing = false);
     take();
     NIC_INTERRUPTS.store(0, Ordering::Relaxed);

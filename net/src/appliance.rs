@@ -113,7 +113,7 @@ impl<N: Nic, M: Machine> Appliance<N, M> {
             line: String::with_capacity(LINE),
         };
         appliance.with_services(|service, cx| service.start(cx));
-        appliance.see_to_nic(Causes::all());
+        appliance.see_to_nic(Causes::LOOK);
         appliance
     }
 
@@ -227,14 +227,16 @@ impl<N: Nic, M: Machine> Appliance<N, M> {
 
     /// Lets the driver deal with what is neither a frame nor a free descriptor.
     fn see_to_nic(&mut self, causes: Causes) {
-        if causes.is_all() && self.machine.tend_bus() {
+        let mut lost = Causes::empty();
+        if causes.contains(Causes::LOOK) && self.machine.tend_bus() {
+            lost = Causes::BUS;
             self.receiver.counters.nic_cut_off += 1;
             say(
                 &mut self.machine,
                 format_args!("the NIC had lost its access to memory, and has it back"),
             );
         }
-        match self.nic.service(causes) {
+        match self.nic.service(causes | lost) {
             Some(NicEvent::Reset) => {
                 self.receiver.counters.nic_resets += 1;
                 say(&mut self.machine, format_args!("the NIC had to be reset"));

@@ -74,7 +74,7 @@ impl Receiver {
         }
         if now >= self.service_at {
             self.service_at = now + SERVICE_EVERY;
-            return Some(Causes::all());
+            return Some(Causes::LOOK);
         }
         causes.filter(|causes| !(Causes::RECEIVE | Causes::TRANSMIT).contains(*causes))
     }

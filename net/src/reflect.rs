@@ -89,7 +89,7 @@ impl<N: Nic, M: Machine> Reflector<N, M> {
             polls: 0,
             waits: 0,
         };
-        reflector.see_to_nic(Causes::all());
+        reflector.see_to_nic(Causes::LOOK);
         let now = reflector.machine.now();
         let mut boot_time = BootTime::of(&reflector.machine);
         boot_time.end("reflector", now);
@@ -119,7 +119,7 @@ impl<N: Nic, M: Machine> Reflector<N, M> {
         }
         if now >= self.service_at {
             self.service_at = now + SERVICE_EVERY;
-            self.see_to_nic(Causes::all());
+            self.see_to_nic(Causes::LOOK);
         } else if let Some(causes) = causes
             && !(Causes::RECEIVE | Causes::TRANSMIT).contains(causes)
         {

@@ -26,8 +26,8 @@ use core::fmt;
 
 use crate::hw::{OutOfDmaMemory, Platform, Registers, wait_by_reading};
 use crate::nic::{
-    Capabilities, Causes, Config, Event, Identity, Interrupt, Link, MacAddress, Nic, Register,
-    Statistics,
+    Capabilities, Causes, Config, Event, Identity, Interrupt, InterruptKind, Link, MacAddress, Nic,
+    Register, Statistics,
 };
 use crate::watch::Watch;
 pub use eeprom::EepromError;
@@ -353,7 +353,7 @@ impl<R: Registers + Send> Nic for E1000<R> {
         self.regs.write32(IMS, INTERRUPTS.bits());
     }
 
-    fn raise_interrupt(&mut self) {
+    fn raise_interrupt(&mut self, _kind: InterruptKind) {
         self.unmask();
         // The least of a surprise: a poll that finds no frame (SDM 13.4.18).
         self.regs.write32(ICS, Icr::RXT0.bits());
@@ -370,7 +370,7 @@ impl<R: Registers + Send> Nic for E1000<R> {
 
     fn service(&mut self, causes: Causes) -> Option<Event> {
         let regs = self.regs.clone();
-        if causes.is_all() {
+        if causes.contains(Causes::LOOK) {
             self.link_care.tend(&regs);
             let paused = Status::from_bits_retain(regs.read32(STATUS)).contains(Status::TXOFF);
             if self

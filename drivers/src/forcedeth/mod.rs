@@ -24,7 +24,8 @@ use core::fmt;
 
 use crate::hw::{OutOfDmaMemory, Platform, Registers, wait_by_reading};
 use crate::nic::{
-    Capabilities, Causes, Config, Event, Identity, Link, MacAddress, Nic, Register, Statistics,
+    Capabilities, Causes, Config, Event, Identity, InterruptKind, Link, MacAddress, Nic, Register,
+    Statistics,
 };
 use crate::watch::Watch;
 use ids::{Features, Model};
@@ -364,7 +365,7 @@ impl<R: Registers + Send> Nic for Forcedeth<R> {
         self.interrupts.unmask(self.tx.is_holding_back());
     }
 
-    fn raise_interrupt(&mut self) {
+    fn raise_interrupt(&mut self, _kind: InterruptKind) {
         self.interrupts.raise();
     }
 
@@ -373,7 +374,7 @@ impl<R: Registers + Send> Nic for Forcedeth<R> {
     }
 
     fn service(&mut self, causes: Causes) -> Option<Event> {
-        let look = causes.is_all();
+        let look = causes.contains(Causes::LOOK);
         if look {
             self.totals.tend(&self.regs);
         }

@@ -210,7 +210,7 @@ impl Nic for MemoryNic {
         }
     }
 
-    fn raise_interrupt(&mut self) {}
+    fn raise_interrupt(&mut self, _kind: InterruptKind) {}
 
     fn throttle(&mut self, _: u32) {}
 

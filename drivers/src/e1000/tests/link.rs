@@ -41,13 +41,13 @@ fn a_late_link_comes_up() {
     hardware.set_link(Link::Down);
     let mut nic = start(&hardware);
     assert_eq!(nic.link(), Link::Down);
-    assert_eq!(nic.service(Causes::all()), None);
+    assert_eq!(nic.service(Causes::LOOK), None);
     let up = Link::Up {
         mbps: 1000,
         full_duplex: true,
     };
     hardware.set_link(up);
-    assert_eq!(nic.service(Causes::all()), Some(Event::Link(up)));
+    assert_eq!(nic.service(Causes::LOOK), Some(Event::Link(up)));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn fibre_links_with_a_partner_that_does_not_negotiate() {
         let mut nic = start(&hardware);
         assert_eq!(nic.link(), Link::Down);
         let looks = (0..10)
-            .take_while(|_| nic.service(Causes::all()).is_none())
+            .take_while(|_| nic.service(Causes::LOOK).is_none())
             .count();
         assert!(
             (1..10).contains(&looks),
@@ -150,13 +150,13 @@ fn fibre_links_with_a_partner_that_does_not_negotiate() {
             state.partner_negotiates = true;
             state.negotiate_fibre();
         }
-        nic.service(Causes::all());
+        nic.service(Causes::LOOK);
         assert_ne!(
             hardware.peek(TXCW) & Txcw::ANE.bits(),
             0,
             "back to negotiation"
         );
-        nic.service(Causes::all());
+        nic.service(Causes::LOOK);
         assert_eq!(
             nic.link(),
             Link::Up {
@@ -178,7 +178,7 @@ fn a_dark_fibre_is_never_forced_up() {
         }
         let mut nic = start(&hardware);
         for _ in 0..10 {
-            assert_eq!(nic.service(Causes::all()), None);
+            assert_eq!(nic.service(Causes::LOOK), None);
         }
         assert_ne!(hardware.peek(TXCW) & Txcw::ANE.bits(), 0);
     }

@@ -390,7 +390,7 @@ fn a_frame_that_came_while_masked_raises_an_interrupt_when_unmasked() {
 fn an_interrupt_can_be_raised_for_no_cause() {
     for generation in Generation::ALL {
         let (hardware, mut nic) = start(generation);
-        nic.raise_interrupt();
+        nic.raise_interrupt(InterruptKind::Line);
         hardware.0.advance(Duration::from_micros(50));
         assert!(hardware.0.interrupt_pending(), "{generation}");
         assert!(nic.interrupt().claim().is_some(), "{generation}");

@@ -48,7 +48,7 @@ fn a_change_of_the_link_raises_an_interrupt_and_is_reported_once() {
     hardware.0.command("link up").unwrap();
     hardware.0.advance(NEGOTIATION);
     assert!(matches!(
-        nic.service(Causes::all()),
+        nic.service(Causes::LOOK),
         Some(Event::Link(Link::Up { .. }))
     ));
     is_well(&hardware, &mut nic);
@@ -57,15 +57,15 @@ fn a_change_of_the_link_raises_an_interrupt_and_is_reported_once() {
 #[test]
 fn a_link_that_was_lost_between_two_looks_is_looked_at() {
     let (hardware, mut nic) = start(Generation::Mcp79);
-    assert_eq!(nic.service(Causes::all()), None);
+    assert_eq!(nic.service(Causes::LOOK), None);
     hardware.0.command("link 100 half").unwrap();
     hardware.0.advance(NEGOTIATION);
     let link = Link::Up {
         mbps: 100,
         full_duplex: false,
     };
-    assert_eq!(nic.service(Causes::all()), Some(Event::Link(link)));
-    assert_eq!(nic.service(Causes::all()), None);
+    assert_eq!(nic.service(Causes::LOOK), Some(Event::Link(link)));
+    assert_eq!(nic.service(Causes::LOOK), None);
     is_well(&hardware, &mut nic);
 
     // So is one where somebody else has read the PHY since.
@@ -75,7 +75,7 @@ fn a_link_that_was_lost_between_two_looks_is_looked_at() {
     assert_eq!(nic.phy.has_stayed_up(&nic.regs), Ok(false));
     assert_eq!(nic.phy.has_stayed_up(&nic.regs), Ok(true));
     assert!(matches!(
-        nic.service(Causes::all()),
+        nic.service(Causes::LOOK),
         Some(Event::Link(Link::Up { mbps: 1000, .. }))
     ));
     is_well(&hardware, &mut nic);
@@ -87,11 +87,11 @@ fn a_cable_may_be_put_in_later() {
     hardware.0.command("link down").unwrap();
     let mut nic = try_start(&hardware, SMALL).unwrap();
     hardware.0.advance(NEGOTIATION);
-    assert_eq!(nic.service(Causes::all()), None);
+    assert_eq!(nic.service(Causes::LOOK), None);
     assert_eq!(nic.link(), Link::Down);
     hardware.0.command("link up").unwrap();
     hardware.0.advance(NEGOTIATION);
-    nic.service(Causes::all());
+    nic.service(Causes::LOOK);
     is_well(&hardware, &mut nic);
 }
 
@@ -122,7 +122,7 @@ fn a_running_nic_is_taken_over() {
         hardware.0.interrupt_pending();
         let mut nic = try_start(&hardware, SMALL).unwrap();
         hardware.0.advance(NEGOTIATION);
-        nic.service(Causes::all());
+        nic.service(Causes::LOOK);
         hardware.0.receive(&frame(100));
         assert!(
             !hardware.0.interrupt_pending(),
