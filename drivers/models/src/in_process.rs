@@ -85,6 +85,17 @@ impl<D: Device> InProcess<D> {
         self.with(|device, host| device.write(host, 0, offset as u64, &data));
     }
 
+    /// Reads `data.len()` bytes at byte `offset` of the first base address register, at
+    /// once.
+    pub fn read(&self, offset: usize, data: &mut [u8]) {
+        self.with(|device, host| device.read(host, 0, offset as u64, data));
+    }
+
+    /// Writes `data` there, at once.
+    pub fn write(&self, offset: usize, data: &[u8]) {
+        self.with(|device, host| device.write(host, 0, offset as u64, data));
+    }
+
     /// Reads and writes `data.len()` bytes anywhere, as no driver does.
     pub fn odd_access(&self, bar: usize, offset: u64, data: &mut [u8]) {
         self.with(|device, host| {

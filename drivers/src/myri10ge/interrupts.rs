@@ -101,7 +101,7 @@ impl<W: Window> Interrupts<W> {
             deassert: AtomicUsize::new(0),
             holds_receive: AtomicBool::new(false),
             holds_block: AtomicBool::new(false),
-            by_line: AtomicBool::new(false),
+            by_line: AtomicBool::new(true),
             masked: AtomicBool::new(true),
             claims: AtomicU32::new(0),
             untold: AtomicU32::new(0),

@@ -211,7 +211,10 @@ impl Myri10ge {
         }
         self.totals.tx_frames += 1;
         self.totals.tx_bytes += frame.len() as u64;
-        host.send(frame);
+        // The last segment of a super-segment can be short.
+        let mut padded = frame.to_vec();
+        padded.resize(frame.len().max(SHORTEST), 0);
+        host.send(&padded);
     }
 }
 

@@ -16,8 +16,8 @@ use super::ids::Features;
 use super::{Error, Forcedeth, NAME};
 use crate::hw::{DmaRegion, DmaSlice, OutOfDmaMemory, Platform, Registers};
 use crate::nic::{
-    Causes, Config, Event, Interrupt, Link, Nic, Offload, Receive, Register, RxChecksum, Transmit,
-    TxError,
+    Causes, Config, Event, Interrupt, InterruptKind, Link, Nic, Offload, Receive, Register,
+    RxChecksum, Transmit, TxError,
 };
 
 const MAC: [u8; 6] = [0x52, 0x54, 0x00, 0x12, 0x34, 0x56];
