@@ -115,6 +115,9 @@ names_nic_model() {
             "--nic forcedeth" | "--nic forcedeth:"* | *" --nic=forcedeth" | *" --nic=forcedeth:"*)
                 return 0
                 ;;
+            "--nic myri10ge" | "--nic myri10ge:"* | *" --nic=myri10ge" | *" --nic=myri10ge:"*)
+                return 0
+                ;;
         esac
         last=$arg
     done

@@ -106,6 +106,11 @@ impl Dma {
         self.master = master;
     }
 
+    /// Whether the device may reach memory.
+    pub fn is_master(&self) -> bool {
+        self.master
+    }
+
     /// Accesses that were refused.
     pub fn refused(&self) -> u64 {
         self.refused

@@ -278,7 +278,8 @@ impl<W: Window> Receive for RxRing<W> {
     }
 
     fn free_buffers(&self) -> usize {
-        self.big.free()
+        // Those that wait for a burst to be full are nobody else's.
+        self.big.free().next_multiple_of(BURST)
     }
 
     fn dropped(&self) -> RxDropped {

@@ -56,8 +56,8 @@ pub use dhcp::{BootOffer, DhcpOptions, DhcpServer};
 pub use firmware::{BootDevice, Firmware, FirmwareBoot};
 pub use impair::{ImpairCounts, ImpairedLink, Impairment};
 pub use machine::{
-    Accelerator, Beside, Image, Machine, MachineType, SerialPort, mac, mac_text, repository,
-    target_folder,
+    Accelerator, Beside, Image, Machine, MachineType, SerialPort, mac, mac_text, myri10ge_firmware,
+    repository, target_folder,
 };
 pub use namespace::Namespace;
 pub use netperf::{Netperf, NetperfResult, Test};

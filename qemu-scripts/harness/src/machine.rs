@@ -70,6 +70,12 @@ pub(crate) fn cache_folder() -> Result<PathBuf> {
     Ok(caches.join("uniperf"))
 }
 
+/// Where `qemu-scripts/setup` puts the firmware of Myri-10G cards, where it can get it: an
+/// archive to be loaded beside the image.
+pub fn myri10ge_firmware() -> Result<PathBuf> {
+    Ok(cache_folder()?.join("myri10ge/firmware.cpio"))
+}
+
 /// QEMU's machine type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum MachineType {
@@ -350,7 +356,7 @@ impl Machine {
             Beside::Nothing => Ok(None),
             Beside::File(path) => Ok(Some(path.clone())),
             Beside::NicFirmware if self.nics.iter().any(NicModel::wants_firmware) => {
-                let file = cache_folder()?.join("myri10ge/firmware.cpio");
+                let file = myri10ge_firmware()?;
                 Ok(file.is_file().then_some(file))
             }
             Beside::NicFirmware => Ok(None),

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, Write};
 use std::net::IpAddr;
+use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -59,15 +60,25 @@ pub fn bench(options: &BenchOptions) -> Result<ExitCode> {
 /// Runs one of the reports, prints its tables, and leaves its files.
 pub fn scenario(options: &Scenario) -> Result<ExitCode> {
     let folder = options.folder();
-    let outcome = match options {
-        Scenario::SendpageCpu(options) => scenario::run(&options.scenario()?, &folder)?,
-        Scenario::NapiWeight(options) => scenario::run(&options.scenario()?, &folder)?,
+    let whole = match options {
+        Scenario::SendpageCpu(options) => each_in_turn(&options.scenarios()?, &folder)?,
+        Scenario::NapiWeight(options) => each_in_turn(&options.scenarios()?, &folder)?,
     };
-    outcome.print();
-    Ok(match outcome.whole {
+    Ok(match whole {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
+}
+
+/// Runs one scenario after the other, one for each NIC; whether everything was measured.
+fn each_in_turn<S: scenario::Scenario>(scenarios: &[S], folder: &Path) -> Result<bool> {
+    let mut whole = true;
+    for scenario in scenarios {
+        let outcome = scenario::run(scenario, folder)?;
+        outcome.print();
+        whole &= outcome.whole;
+    }
+    Ok(whole)
 }
 
 /// Tries an appliance on real hardware, and leaves a file for us.

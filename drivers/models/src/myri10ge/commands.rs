@@ -71,7 +71,7 @@ impl Myri10ge {
             number: word(block, 0),
             data: [4, 8, 12].map(|at| word(block, at)),
         };
-        if self.faults.is_silent {
+        if self.faults.is_silent || !host.dma.is_master() {
             return;
         }
         if !matches!(self.mcp, Mcp::Ethernet(_)) {

@@ -77,7 +77,6 @@ impl Myri10ge {
         let master_back = self.faults.bus_master_back_at.take_if(|at| *at <= host.now);
         if master_back.is_some() {
             self.faults.bus_master_off = false;
-            self.transmit(host);
         }
         let link_back = self.faults.link_back_at.take_if(|at| *at <= host.now);
         if link_back.is_some() {

@@ -245,6 +245,8 @@ impl Device for Myri10ge {
         self.end_faults(host);
         host.dma
             .set_master(self.config.is_master() && !self.faults.bus_master_off);
+        // What waited for memory to come into reach goes on.
+        self.transmit(host);
         self.update_interrupts(host);
     }
 

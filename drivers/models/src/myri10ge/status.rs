@@ -127,7 +127,7 @@ impl Myri10ge {
     /// Raises an interrupt if one is due.
     pub(super) fn update_interrupts(&mut self, host: &mut Host) {
         // A message goes out once; a line stands until it is deasserted.
-        if self.status.deadline().is_none_or(|due| due > host.now) || self.faults.bus_master_off {
+        if self.status.deadline().is_none_or(|due| due > host.now) || !host.dma.is_master() {
             return;
         }
         let mut valid = VALID;

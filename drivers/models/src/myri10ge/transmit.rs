@@ -96,7 +96,7 @@ impl Myri10ge {
 
     /// Sends the frames that are wholly there.
     pub(super) fn transmit(&mut self, host: &mut Host) {
-        let is_running = self.parameters.is_up && !self.faults.bus_master_off;
+        let is_running = self.parameters.is_up && host.dma.is_master();
         while is_running && !self.faults.tx_stuck && !self.transmitter.is_wedged {
             let Some(first) = self.transmitter.peek(0) else {
                 return;

@@ -48,9 +48,9 @@ pub struct CommonOptions {
     /// Whom to compare with: linux or none.
     #[arg(long, value_enum, default_value_t)]
     peer: Peer,
-    /// The NIC of all guests.
+    /// The NIC of all guests; again for a further table of another NIC.
     #[arg(long, value_name = "NAME", default_value = "e1000")]
-    nic: NicModel,
+    nic: Vec<NicModel>,
     /// Boot arguments of the appliance, after those of the scenario.
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     append: Vec<String>,
@@ -75,20 +75,23 @@ struct Defaults {
 }
 
 impl CommonOptions {
-    fn common(&self, long: Defaults, quick: Defaults) -> Result<Common> {
+    /// What each NIC's scenario is told.
+    fn common(&self, long: Defaults, quick: Defaults) -> Result<Vec<Common>> {
         let defaults = if self.quick { quick } else { long };
-        Ok(Common {
-            image: match &self.image {
-                Some(path) => Image::at(path),
-                None => Image::built(),
-            }?,
-            nic: self.nic.clone(),
+        let image = match &self.image {
+            Some(path) => Image::at(path),
+            None => Image::built(),
+        }?;
+        let common = |nic: &NicModel| Common {
+            image: image.clone(),
+            nic: nic.clone(),
             accelerator: self.accel,
             append: self.append.join(" "),
             linux: self.peer == Peer::Linux,
             rounds: self.rounds.unwrap_or(defaults.rounds),
             seconds: self.seconds.unwrap_or(defaults.seconds),
-        })
+        };
+        Ok(self.nic.iter().map(common).collect())
     }
 }
 
@@ -120,8 +123,8 @@ pub struct SendpageOptions {
 }
 
 impl SendpageOptions {
-    /// The scenario.
-    pub fn scenario(&self) -> Result<SendpageCpu> {
+    /// The scenario, for each NIC.
+    pub fn scenarios(&self) -> Result<Vec<SendpageCpu>> {
         let long = Defaults {
             rounds: 5,
             seconds: 5,
@@ -130,10 +133,12 @@ impl SendpageOptions {
             rounds: 3,
             seconds: 2,
         };
-        Ok(SendpageCpu {
-            common: self.common.common(long, quick)?,
+        let scenario = |common| SendpageCpu {
+            common,
             tso: both_or(self.tso),
-        })
+        };
+        let all = self.common.common(long, quick)?;
+        Ok(all.into_iter().map(scenario).collect())
     }
 }
 
@@ -160,8 +165,8 @@ pub struct NapiOptions {
 }
 
 impl NapiOptions {
-    /// The scenario.
-    pub fn scenario(&self) -> Result<NapiWeight> {
+    /// The scenario, for each NIC.
+    pub fn scenarios(&self) -> Result<Vec<NapiWeight>> {
         let long = Defaults {
             rounds: 3,
             seconds: 3,
@@ -172,8 +177,8 @@ impl NapiOptions {
         };
         let is_quick = self.common.quick;
         let numbers = |quick: &[u32], long: &[u32]| if is_quick { quick } else { long }.to_vec();
-        Ok(NapiWeight {
-            common: self.common.common(long, quick)?,
+        let scenario = |common| NapiWeight {
+            common,
             streams: chosen(&self.streams, numbers(&[1, 10], &[1, 2, 5, 10])),
             directions: chosen(
                 &self.direction,
@@ -182,7 +187,9 @@ impl NapiOptions {
             weights: chosen(&self.weight, numbers(&[8, 64], &[8, 16, 32, 64])),
             replenish: chosen(&self.replenish, vec![Replenish::In, Replenish::After]),
             tso: both_or(self.tso),
-        })
+        };
+        let all = self.common.common(long, quick)?;
+        Ok(all.into_iter().map(scenario).collect())
     }
 }
 
