@@ -25,6 +25,10 @@ macro_rules! each {
 }
 
 /// A started NIC of any driver.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a machine has one of them, for good"
+)]
 pub enum AnyNic<R: Registers, W: Window> {
     /// Of Intel's 8254x family.
     E1000(E1000<R>),

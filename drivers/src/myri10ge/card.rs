@@ -8,13 +8,13 @@ use super::regs::*;
 use crate::hw::{OutOfDmaMemory, Platform, Window};
 use crate::nic::MacAddress;
 
-/// How long a command may take: the longest is a DMA test of 5 ms, whose end is looked
-/// for every 7.8 ms.
-const COMMAND_PATIENCE_US: u32 = 15_000;
+/// How long a command may take. The longest is a DMA test of 5 ms, whose end the card
+/// looks for every 7.8 ms (Linux); a model of a card can be that much slower.
+const COMMAND_PATIENCE_US: u32 = 250_000;
 /// How long firmware may take to say that it runs.
 const HANDOFF_PATIENCE_US: u32 = 500_000;
 /// How long the boot ROM may take for a block of its own.
-const RDMA_PATIENCE_US: u32 = 20_000;
+const RDMA_PATIENCE_US: u32 = 250_000;
 /// How often the answer is looked for.
 const LOOK_US: u32 = 10;
 /// What a confirmation consists of.

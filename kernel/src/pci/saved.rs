@@ -151,7 +151,7 @@ mod tests {
         space.set(NIC, 4, 0);
         assert!(!saved.restore_if_lost(&space));
         // SAFETY: a space in memory.
-        assert_eq!(unsafe { (&space).read(nic.address, 4) }, 0);
+        assert_eq!(unsafe { space.read(nic.address, 4) }, 0);
     }
 
     #[test]

@@ -89,7 +89,7 @@ pub fn synthetic(aligned: bool, version: &str) -> Vec<u8> {
     let mark = if aligned { "--" } else { "-P-" };
     let mut image = with_header(TYPE_ETH, &format!("{version} {mark} synthetic firmware"));
     let code = image.iter_mut().enumerate().skip(0x400);
-    code.for_each(|(at, byte)| *byte = (at * 31 >> 3) as u8);
+    code.for_each(|(at, byte)| *byte = ((at * 31) >> 3) as u8);
     let sum = own_checksum(&image);
     image[OWN_CHECKSUM..OWN_CHECKSUM + 4].copy_from_slice(&sum);
     image

@@ -262,10 +262,10 @@ fn super_segments_are_cut_as_software_would() {
         (30_000, 536),
         (500, 64),
     ] {
-        let payload: Vec<u8> = (0..len).map(|at| (at * 13 >> 2) as u8).collect();
+        let payload: Vec<u8> = (0..len).map(|at| ((at * 13) >> 2) as u8).collect();
         both_ways(&tcp_v4(&payload), false, mss, None, SMALL);
     }
-    let payload: Vec<u8> = (0..60_000).map(|at| (at * 11 >> 2) as u8).collect();
+    let payload: Vec<u8> = (0..60_000).map(|at| ((at * 11) >> 2) as u8).collect();
     both_ways(&tcp_v6(&payload), true, 1440, None, SMALL);
     both_ways(&tcp_v6(&payload), true, 8940, Some(90), JUMBO);
     both_ways(&tcp_v4(&payload), false, 8960, Some(60), JUMBO);
@@ -278,7 +278,7 @@ proptest! {
     fn any_super_segment_is_cut_as_software_would(
         ipv6: bool, len in 1usize..65_000, mss in 64u16..1440, inline in 4usize..400, gathers: bool
     ) {
-        let payload: Vec<u8> = (0..len).map(|at| (at * 17 >> 3) as u8).collect();
+        let payload: Vec<u8> = (0..len).map(|at| ((at * 17) >> 3) as u8).collect();
         let (frame, headers) = if ipv6 {
             (tcp_v6(&payload), 74)
         } else {
