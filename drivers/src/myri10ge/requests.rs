@@ -22,8 +22,8 @@ pub struct Request {
     pub len: u16,
     /// Requests of the frame or segment that begins here.
     pub rdma_count: u8,
-    /// How far into the piece a checksum begins; of an IPv6 super-segment, the length of
-    /// the TCP header.
+    /// How far into the piece a checksum begins, or TCP in the headers of a
+    /// super-segment; of one of IPv6, the length of the TCP header.
     pub cksum_offset: u8,
     /// See [`flag`].
     pub flags: u8,
@@ -95,33 +95,52 @@ pub fn whole(requests: &mut [Request], len: usize, checksum: Option<(u8, u16)>) 
         request.pseudo_hdr_offset = place;
         request.rdma_count = 1;
         request.cksum_offset = usize::from(start).saturating_sub(before) as u8;
-        let is_odd = checksum.is_some() && before % 2 == 1;
-        request.flags = if is_odd {
-            flags | flag::ALIGN_ODD
-        } else {
-            flags
-        };
+        request.flags = flags;
+        if checksum.is_some() {
+            request.flags |= odd(before);
+        }
         before += usize::from(request.len);
     }
     requests[0].flags |= flag::FIRST;
     requests[0].rdma_count = count;
 }
 
+/// Where TCP is in a super-segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tcp {
+    /// Over IPv6.
+    pub ipv6: bool,
+    /// Bytes before its header.
+    pub start: u8,
+    /// Bytes of its header.
+    pub len: u8,
+}
+
 /// Makes requests of the pieces of a super-segment, the first `headers` of which are
-/// those of its headers. `tcp_header` is that header's length for IPv6, and 0 for IPv4.
-pub fn super_segment(requests: &mut [Request], headers: usize, mss: u16, tcp_header: u8) {
+/// those of its headers.
+pub fn super_segment(requests: &mut [Request], headers: usize, mss: u16, tcp: Tcp) {
     for request in requests.iter_mut() {
         request.pseudo_hdr_offset = mss;
-        request.cksum_offset = tcp_header;
+        request.cksum_offset = if tcp.ipv6 { tcp.len } else { 0 };
         request.rdma_count = 1;
     }
     let (of_headers, payload) = requests.split_at_mut(headers);
-    of_headers
-        .iter_mut()
-        .for_each(|request| request.flags = flag::TSO_HDR);
+    let mut before = 0;
+    for request in of_headers.iter_mut() {
+        request.flags = flag::TSO_HDR | odd(before);
+        if !tcp.ipv6 {
+            request.cksum_offset = usize::from(tcp.start).saturating_sub(before) as u8;
+        }
+        before += usize::from(request.len);
+    }
     of_headers[0].flags |= flag::FIRST;
     of_headers[0].rdma_count = headers as u8;
     cut(payload, usize::from(mss));
+}
+
+/// The flag of a piece with `before` bytes of its segment before it.
+fn odd(before: usize) -> u8 {
+    if before % 2 == 1 { flag::ALIGN_ODD } else { 0 }
 }
 
 /// The flags and counts of payload.
@@ -135,7 +154,7 @@ fn cut(payload: &mut [Request], mss: usize) {
     let mut begin = 0;
     for index in 0..payload.len() {
         let request = &mut payload[index];
-        request.flags = kind;
+        request.flags = kind | odd(filled);
         if filled == 0 {
             request.flags |= flag::FIRST;
             begin = index;
@@ -204,11 +223,13 @@ mod tests {
         const F: u8 = flag::FIRST;
         const C: u8 = flag::TSO_CHOP;
         const L: u8 = flag::TSO_LAST;
+        const O: u8 = flag::ALIGN_ODD;
         for (lens, mss, expected) in [
             (&[100][..], 100, &[(F | L, 1)][..]),
             (&[100, 100], 100, &[(F, 1), (F | L, 1)]),
             (&[50, 50, 30], 100, &[(F, 2), (0, 1), (F | L, 1)]),
             (&[250], 100, &[(F | C | L, 1)]),
+            (&[51, 98, 51], 100, &[(F, 2), (O | C | L, 2), (O | L, 1)]),
             (&[150, 30, 40], 100, &[(F | C, 3), (0, 1), (C | L, 1)]),
             (&[60, 60, 60], 100, &[(F, 2), (C | L, 2), (L, 1)]),
             (&[60, 240, 10], 100, &[(F, 2), (C, 1), (F | L, 1)]),

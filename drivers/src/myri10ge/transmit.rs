@@ -13,7 +13,7 @@ use alloc::vec;
 
 use super::interrupts::{Interrupts, field};
 use super::regs::{MAX_SEND_DESC, SEND_LEN};
-use super::requests::{self, Request};
+use super::requests::{self, Request, Tcp};
 use crate::buffers::Buffers;
 use crate::gso;
 use crate::hw::{DmaSlice, OutOfDmaMemory, Platform, Window};
@@ -311,8 +311,8 @@ struct Prepared {
     headers: usize,
     checksum: Option<(u8, u16)>,
     mss: Option<u16>,
-    /// The TCP header's length, of an IPv6 super-segment.
-    tcp: u8,
+    /// Where TCP is, of a super-segment.
+    tcp: Tcp,
 }
 
 impl Prepared {
@@ -347,7 +347,11 @@ fn prepare(filled: &mut [u8], len: usize, ipv6: bool, mss: u16) -> Prepared {
         headers: headers.len(),
         checksum: None,
         mss: Some(mss),
-        tcp: if ipv6 { (headers.len() - tcp) as u8 } else { 0 },
+        tcp: Tcp {
+            ipv6,
+            start: tcp as u8,
+            len: (headers.len() - tcp) as u8,
+        },
     }
 }
 

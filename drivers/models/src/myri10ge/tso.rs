@@ -10,8 +10,9 @@ use super::transmit::Request;
 const HEADER: usize = 14;
 const TAG: usize = 4;
 
-/// What is checked of a request's flags: all but those of checksums.
-const FLAGS: u8 = flag::TSO_PLD | flag::TSO_CHOP | flag::TSO_LAST | flag::FIRST | flag::TSO_HDR;
+/// What is checked of a request's flags.
+const FLAGS: u8 =
+    flag::TSO_PLD | flag::TSO_CHOP | flag::TSO_LAST | flag::FIRST | flag::ALIGN_ODD | flag::TSO_HDR;
 
 /// Checks the requests of a super-segment whose bytes are `bytes`.
 ///
@@ -36,11 +37,12 @@ pub(super) fn check(requests: &[Request], bytes: &[u8]) -> Result<(), String> {
     {
         return Err("requests of one super-segment name different MSS".into());
     }
-    check_v6(requests, &headers)?;
+    check_checksum_offsets(requests, count, &headers)?;
     let (of_headers, of_payload) = requests.split_at(count);
-    for (index, request) in of_headers.iter().enumerate() {
+    let starts = extents(of_headers).into_iter();
+    for (index, (request, (start, _))) in of_headers.iter().zip(starts).enumerate() {
         let first = if index == 0 { flag::FIRST } else { 0 };
-        expect(index, request, flag::TSO_HDR | first, None)?;
+        expect(index, request, flag::TSO_HDR | first | odd(start), None)?;
     }
     check_payload(of_payload, count, mss)
 }
@@ -70,7 +72,7 @@ fn check_payload(requests: &[Request], before: usize, mss: usize) -> Result<(), 
         let (from, to) = (start / mss, (end - 1) / mss);
         let begins = start % mss == 0;
         let chops = from != to;
-        let mut flags = flag::TSO_PLD | small;
+        let mut flags = flag::TSO_PLD | small | odd(start % mss);
         flags |= if begins { flag::FIRST } else { 0 };
         flags |= if chops { flag::TSO_CHOP } else { 0 };
         flags |= if to == last_segment {
@@ -101,14 +103,32 @@ fn expect(index: usize, request: &Request, flags: u8, reads: Option<usize>) -> R
     ))
 }
 
-/// With IPv6 each request says how long the TCP header is.
-fn check_v6(requests: &[Request], headers: &Headers) -> Result<(), String> {
-    if !headers.is_v6 {
-        return Ok(());
-    }
-    let says_so = |one: &Request| usize::from(one.cksum_offset) == headers.tcp;
-    if headers.len > MAX_TSO6_HDR as usize || !requests.iter().all(says_so) {
-        return Err("an IPv6 super-segment whose headers are too long, or not told of".into());
+/// The flag of a piece with `before` bytes of its segment before it.
+fn odd(before: usize) -> u8 {
+    if before % 2 == 1 { flag::ALIGN_ODD } else { 0 }
+}
+
+/// With IPv6 each request says how long the TCP header is; with IPv4 those of the headers
+/// say where in them it begins.
+fn check_checksum_offsets(
+    requests: &[Request],
+    count: usize,
+    headers: &Headers,
+) -> Result<(), String> {
+    let starts = extents(requests);
+    let is_right = |(index, request): (usize, &Request)| {
+        let wanted = match (headers.is_v6, index < count) {
+            (true, _) => headers.tcp,
+            (false, true) => (headers.len - headers.tcp).saturating_sub(starts[index].0),
+            (false, false) => 0,
+        };
+        usize::from(request.cksum_offset) == wanted
+    };
+    let is_too_long = headers.is_v6 && headers.len > MAX_TSO6_HDR as usize;
+    if is_too_long || !requests.iter().enumerate().all(is_right) {
+        return Err(
+            "a super-segment that says wrongly where TCP is, or has too much before".into(),
+        );
     }
     Ok(())
 }
