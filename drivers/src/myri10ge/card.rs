@@ -81,15 +81,6 @@ impl fmt::Display for LoadError {
     }
 }
 
-/// What the EEPROM says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Eeprom {
-    /// The station address.
-    pub mac: MacAddress,
-    /// Where the EEPROM's strings are, behind all that firmware may use.
-    pub sram_end: usize,
-}
-
 /// The card.
 pub struct Card<W> {
     window: W,
@@ -144,8 +135,9 @@ impl<W: Window> Card<W> {
         })
     }
 
-    /// Reads what the EEPROM says, which whatever runs on the card has found for us.
-    pub fn read_eeprom(&mut self) -> Option<Eeprom> {
+    /// The station address that the EEPROM names. Whatever runs on the card says where its
+    /// strings are, and so how much memory there is.
+    pub fn read_eeprom(&mut self) -> Option<MacAddress> {
         // The boot ROM keeps other bits in the pointer.
         let header = self.word(MCP_HEADER_PTR) as usize & 0xf_fffc;
         let sram_end = self.word(header + Header::STRING_SPECS) as usize;
@@ -159,8 +151,7 @@ impl<W: Window> Card<W> {
         for (index, word) in strings.as_chunks_mut::<4>().0.iter_mut().enumerate() {
             *word = self.word(sram_end + 4 * index).to_be_bytes();
         }
-        let mac = mac_in(&strings)?;
-        Some(Eeprom { mac, sram_end })
+        mac_in(&strings)
     }
 
     /// Gives the card a firmware, and waits until it runs.

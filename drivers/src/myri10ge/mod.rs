@@ -203,7 +203,7 @@ impl<W: Window> Myri10ge<W> {
         if !card.is_there() {
             return Err(Error::NotThere);
         }
-        let eeprom = card.read_eeprom().ok_or(Error::NoAddress)?;
+        let mac = card.read_eeprom().ok_or(Error::NoAddress)?;
         let firmware = start::choose(&card, pcie, &Images::find(firmware))?;
         card.command(Cmd::Reset, [0; 3])?;
         let sizes = start::ring_sizes(&card)?;
@@ -221,7 +221,7 @@ impl<W: Window> Myri10ge<W> {
                 driver: NAME,
                 model: model.name,
                 pci_id: (ids::VENDOR, device),
-                mac: eeprom.mac,
+                mac,
             },
             capabilities: Capabilities {
                 max_mtu: config.mtu,

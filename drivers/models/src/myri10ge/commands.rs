@@ -41,7 +41,7 @@ pub(super) struct Stats {
 }
 
 /// How a command ended.
-type Answer = Result<u32, Status>;
+type Answer = Result<u32, Failure>;
 
 /// A command.
 #[derive(Clone, Copy, Debug)]
@@ -80,15 +80,15 @@ impl Myri10ge {
         }
         let (data, result) = match self.run(host, command) {
             Ok(data) => (data, 0),
-            Err(status) => {
+            Err(failure) => {
                 // Newer drivers ask older firmware for what it cannot do.
-                if status != Status::Unknown {
+                if failure != Failure::Unknown {
                     let Command { number, data } = command;
                     host.complaints.add(format_args!(
-                        "command {number} with {data:x?} ended with {status:?}"
+                        "command {number} with {data:x?} ended with {failure:?}"
                     ));
                 }
-                (u32::MAX, status as u32)
+                (u32::MAX, failure as u32)
             }
         };
         self.totals.commands += 1;
@@ -132,7 +132,7 @@ impl Myri10ge {
             cmd::SET_STATS_INTERVAL => {}
             cmd::SET_TSO_MODE if value == 0 => {}
             cmd::SET_RSS_MCP_SLOT_TYPE if value == 0 => {}
-            cmd::SET_TSO_MODE | cmd::SET_RSS_MCP_SLOT_TYPE => return Err(Status::Range),
+            cmd::SET_TSO_MODE | cmd::SET_RSS_MCP_SLOT_TYPE => return Err(Failure::Range),
             _ => return self.set(command),
         }
         Ok(0)
@@ -152,7 +152,7 @@ impl Myri10ge {
                 let strict = value & NO_STRICT_SIZE_CHECK == 0;
                 let wanted = (INTRQ_SLOTS * SLOT_LEN) as u32;
                 if !len.is_power_of_two() || strict && len != wanted || len < wanted {
-                    return Err(Status::Range);
+                    return Err(Failure::Range);
                 }
                 parameters.intrq_len = len;
             }
@@ -165,7 +165,7 @@ impl Myri10ge {
             cmd::SET_BIG_BUFFER_SIZE
             | cmd::SET_SMALL_BUFFER_SIZE
             | cmd::ALWAYS_USE_N_BIG_BUFFERS
-            | cmd::SET_MTU => return Err(Status::Range),
+            | cmd::SET_MTU => return Err(Failure::Range),
             cmd::SET_STATS_DMA_OBSOLETE => {
                 parameters.stats = Some(Stats {
                     address: aligned(command.address(), 4)?,
@@ -188,17 +188,17 @@ impl Myri10ge {
             cmd::DISABLE_ALLMULTI => parameters.all_multicast = false,
             cmd::JOIN_MULTICAST_GROUP => {
                 if parameters.groups.len() >= MULTICAST_GROUPS {
-                    return Err(Status::Multicast);
+                    return Err(Failure::Multicast);
                 }
                 parameters.groups.insert(command.station(true));
             }
             cmd::LEAVE_MULTICAST_GROUP => {
                 if !parameters.groups.remove(&command.station(true)) {
-                    return Err(Status::Multicast);
+                    return Err(Failure::Multicast);
                 }
             }
             cmd::LEAVE_ALL_MULTICAST_GROUPS => parameters.groups.clear(),
-            _ => return Err(Status::Unknown),
+            _ => return Err(Failure::Unknown),
         }
         Ok(0)
     }
@@ -213,7 +213,7 @@ impl Myri10ge {
             && parameters.mac.is_some()
             && parameters.stats.is_some();
         if !is_told {
-            return Err(Status::Closed);
+            return Err(Failure::Closed);
         }
         parameters.is_up = true;
         self.status.came_up(host.now);
@@ -223,10 +223,10 @@ impl Myri10ge {
     /// Reads and writes the driver's memory, and says how long that took.
     fn test_dma(&mut self, host: &mut Host, command: Command) -> Answer {
         if self.faults.take_dma_test() {
-            return Err(Status::Range);
+            return Err(Failure::Range);
         }
         if command.number == cmd::UNALIGNED_TEST && !self.variant.is_aligned() {
-            return Err(Status::Unaligned);
+            return Err(Failure::Unaligned);
         }
         let (read, write) = (command.data[2] >> 16, command.data[2] & 0xffff);
         let mut bytes = vec![0; read.max(write) as usize];
@@ -235,7 +235,7 @@ impl Myri10ge {
             .read(command.address(), &mut bytes[..read as usize])
             .and_then(|()| host.dma.write(command.address(), &bytes[..write as usize]));
         if read + write == 0 || done.is_err() {
-            return Err(Status::Range);
+            return Err(Failure::Range);
         }
         let ticks = (read + write) * TEST_TRANSFERS / TEST_BYTES_A_TICK;
         Ok(TEST_TRANSFERS << 16 | ticks.clamp(1, 0xffff))
@@ -246,13 +246,13 @@ impl Myri10ge {
 fn only_slice(slice: u32, answer: usize) -> Answer {
     match slice {
         0 => Ok(answer as u32),
-        _ => Err(Status::Range),
+        _ => Err(Failure::Range),
     }
 }
 
-fn aligned(address: u64, to: u64) -> Result<u64, Status> {
+fn aligned(address: u64, to: u64) -> Result<u64, Failure> {
     match address.is_multiple_of(to) {
         true => Ok(address),
-        false => Err(Status::Range),
+        false => Err(Failure::Range),
     }
 }

@@ -108,9 +108,9 @@ pub(super) mod cmd {
 /// In SET_INTRQ_SIZE: any size will do.
 pub(super) const NO_STRICT_SIZE_CHECK: u32 = 1 << 31;
 
-/// How a command ends.
+/// How a command fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Status {
+pub(super) enum Failure {
     Unknown = 1,
     Range = 2,
     Closed = 5,

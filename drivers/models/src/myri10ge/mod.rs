@@ -31,6 +31,7 @@ use commands::Parameters;
 use layout::*;
 use pio::{Block, Written};
 use receive::Receiver;
+use status::Status;
 
 use transmit::Transmitter;
 
@@ -62,7 +63,7 @@ pub struct Myri10ge {
     parameters: Parameters,
     transmitter: Transmitter,
     receiver: Receiver,
-    status: status::Status,
+    status: Status,
     link_up: bool,
     dropped: Dropped,
     totals: Totals,
@@ -84,7 +85,7 @@ impl Myri10ge {
             parameters: Parameters::default(),
             transmitter: Transmitter::default(),
             receiver: Receiver::default(),
-            status: status::Status::default(),
+            status: Status::default(),
             link_up: true,
             dropped: Dropped::default(),
             totals: Totals::default(),
@@ -124,7 +125,7 @@ impl Myri10ge {
         self.parameters = Parameters::default();
         self.transmitter = Transmitter::default();
         self.receiver = Receiver::default();
-        self.status = status::Status::default();
+        self.status = Status::default();
         self.dropped = Dropped::default();
         self.faults.tx_stuck = false;
     }

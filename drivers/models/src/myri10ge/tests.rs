@@ -104,22 +104,22 @@ fn a_torn_block_is_no_command() {
 fn commands_are_refused_as_they_should_be() {
     let card = plugged(Variant::Running);
     assert_eq!(tell(&card, cmd::RESET, [0; 3]), (4096, 0));
-    assert_eq!(tell(&card, 63, [0; 3]).1, Status::Unknown as u32);
+    assert_eq!(tell(&card, 63, [0; 3]).1, Failure::Unknown as u32);
     assert_eq!(
         tell(&card, cmd::ETHERNET_UP, [0; 3]).1,
-        Status::Closed as u32
+        Failure::Closed as u32
     );
     assert_eq!(
         tell(&card, cmd::SET_BIG_BUFFER_SIZE, [3000, 0, 0]).1,
-        Status::Range as u32
+        Failure::Range as u32
     );
     assert_eq!(
         tell(&card, cmd::SET_MTU, [9401, 0, 0]).1,
-        Status::Range as u32
+        Failure::Range as u32
     );
     assert_eq!(
         tell(&card, cmd::GET_SEND_OFFSET, [1, 0, 0]).1,
-        Status::Range as u32
+        Failure::Range as u32
     );
     for group in 0..MULTICAST_GROUPS as u32 {
         assert_eq!(
@@ -133,12 +133,12 @@ fn commands_are_refused_as_they_should_be() {
         );
     }
     let one_more = tell(&card, cmd::JOIN_MULTICAST_GROUP, [0x0100_5e01, 0, 0]);
-    assert_eq!(one_more.1, Status::Multicast as u32);
+    assert_eq!(one_more.1, Failure::Multicast as u32);
     let (_, bus) = memory(&card, 4096);
     let (answer, status) = tell(&card, cmd::DMA_TEST, [bus as u32, 0, 4096 << 16]);
     assert!(status == 0 && answer >> 16 > 0 && answer & 0xffff > 0);
     let nowhere = tell(&card, cmd::DMA_TEST, [0x10, 0, 4096]);
-    assert_eq!(nowhere.1, Status::Range as u32);
+    assert_eq!(nowhere.1, Failure::Range as u32);
 }
 
 /// A card that is up, with interrupts by message; where its block and its queue are.
