@@ -114,13 +114,15 @@ impl Judge {
         println!("{}: {test}: {:.2}", self.name, result.throughput);
     }
 
+    /// Sends so many pings of `size` bytes, all of which are answered. A busy machine may
+    /// have ping send one more before it sees the last answer, so it has three attempts.
     pub fn ping(&self, count: u32, size: u32) {
-        let result = ping_flood(self.linux.network(), self.ready.address, count, size).unwrap();
-        assert_eq!(
-            (result.sent, result.received),
-            (count.into(), count.into()),
-            "{size}"
-        );
+        let attempts: Vec<_> = (0..3)
+            .map(|_| ping_flood(self.linux.network(), self.ready.address, count, size).unwrap())
+            .map(|result| (result.sent, result.received))
+            .take_while(|sent_and_received| *sent_and_received != (count.into(), count.into()))
+            .collect();
+        assert!(attempts.len() < 3, "{size} bytes: {attempts:?}");
     }
 
     /// Sends so many, which need not all be answered.
