@@ -52,6 +52,8 @@ const HEADER: usize = 14;
 const LINK_PATIENCE_US: u32 = 2_000;
 /// Reads of the host's memory that can be under way, of a card that has lost none.
 const RDMA_TAGS: u32 = 15;
+/// How long an interrupt that was raised may be on its way.
+const ARRIVAL_US: u32 = 2_000;
 /// Looks between attempts to get a card to run that has not.
 const LOOKS_BETWEEN_ATTEMPTS: u32 = 8;
 
@@ -171,8 +173,6 @@ pub struct Myri10ge<W: Window> {
     totals: Totals,
     transmitter: Watch,
     pauses: u64,
-    /// Claims at the last look, if an interrupt was overdue then.
-    overdue: Option<u32>,
     /// Reads of the host's memory that can be under way, as last said.
     rdma_tags: u32,
     /// Looks until the next attempt, of a card that has not come up.
@@ -241,7 +241,6 @@ impl<W: Window> Myri10ge<W> {
             totals: Totals::default(),
             transmitter: Watch::default(),
             pauses: 0,
-            overdue: None,
             rdma_tags: RDMA_TAGS,
             dead: None,
             card,
@@ -286,19 +285,22 @@ impl<W: Window> Myri10ge<W> {
             .hung(self.tx.unfinished().filter(|_| !paused))
     }
 
-    /// Whether an interrupt is lost: one was raised at the last look, and none has been
-    /// claimed since.
+    /// Whether an interrupt is lost: the card has raised one, and its handler does not run
+    /// though it is waited for. Nothing else would give the tokens back.
     fn has_lost_one(&mut self) -> bool {
-        let claims = self.interrupts.claims();
-        let is_overdue = self.interrupts.is_raised() && !self.interrupts.is_masked();
-        let overdue = is_overdue.then_some(claims);
-        let lost = overdue.is_some() && overdue == self.overdue;
-        self.overdue = overdue.filter(|_| !lost);
-        if lost {
-            // Both tokens went with it.
-            self.interrupts.unmask();
+        if self.interrupts.is_masked() {
+            return false;
         }
-        lost
+        let claims = self.interrupts.claims();
+        let window = self.card.window();
+        for _ in 0..ARRIVAL_US / 10 {
+            if !self.interrupts.is_raised() || self.interrupts.claims() != claims {
+                return false;
+            }
+            window.delay_us(10);
+        }
+        self.interrupts.unmask();
+        true
     }
 
     /// Gives the card its firmware anew, and what was set. Frames in flight are lost.
@@ -307,7 +309,6 @@ impl<W: Window> Myri10ge<W> {
         let was_masked = self.interrupts.is_masked();
         self.interrupts.mask();
         self.transmitter = Watch::default();
-        self.overdue = None;
         self.rdma_tags = RDMA_TAGS;
         match start::reload(&self.card, &self.firmware).and_then(|()| self.bring_up()) {
             Ok(()) => {

@@ -154,7 +154,7 @@ fn a_dma_test_that_fails_leads_to_the_firmware_for_any_host() {
 }
 
 #[test]
-fn an_interrupt_that_is_lost_is_missed_at_the_second_look() {
+fn an_interrupt_that_is_lost_is_missed_at_the_next_look() {
     let (hardware, mut nic) = start();
     hardware.0.set_interrupt_mode(InterruptMode::Msi);
     nic.interrupt().claim();
@@ -165,7 +165,6 @@ fn an_interrupt_that_is_lost_is_missed_at_the_second_look() {
     hardware.0.advance(Duration::from_millis(1));
     command(&hardware, "fault lost");
     hardware.0.receive(&frame(100));
-    assert_eq!(look(&hardware, &mut nic), None);
     assert_eq!(look(&hardware, &mut nic), Some(Event::LostInterrupt));
     assert_eq!(poll_all(&mut nic), [frame(100)]);
     is_well(&hardware, &mut nic);

@@ -167,7 +167,8 @@ const FAULTS: [Fault; 11] = [
         Test::TcpRr,
         &[("nic.rx_length_errors", 5)],
     ),
-    ("fault lost 3", Test::TcpRr, &[]),
+    // Until the next look nothing is received.
+    ("fault lost 1", Test::TcpRr, &[("nic.lost_interrupts", 1)]),
     ("fault late 30 20", Test::TcpRr, &[]),
     ("flap 300", Test::TcpMaerts, &[]),
     ("fault stuck", Test::TcpMaerts, &[("nic.resets", 1)]),
