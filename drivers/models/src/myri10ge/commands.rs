@@ -12,6 +12,9 @@ use crate::device::Host;
 const TEST_TRANSFERS: u32 = 256;
 const TEST_BYTES_A_TICK: u32 = 700;
 
+/// The largest size of a big buffer, in bytes.
+const BIG_BUFFER_MAX: u32 = 1 << 16;
+
 /// What a driver has told the firmware since it was reset.
 #[derive(Debug, Default)]
 pub(super) struct Parameters {
@@ -130,6 +133,14 @@ impl Myri10ge {
                 self.status.went_down(host.now);
             }
             cmd::SET_STATS_INTERVAL => {}
+            cmd::SET_BIG_BUFFER_SIZE => {
+                // The vendor's header asks for one; iPXE's driver sets 1516 and lives.
+                if !value.is_power_of_two() {
+                    host.complaints
+                        .add(format_args!("big buffers of {value} bytes, no power of 2"));
+                }
+                return self.set(command);
+            }
             cmd::SET_TSO_MODE if value == 0 => {}
             cmd::SET_RSS_MCP_SLOT_TYPE if value == 0 => {}
             cmd::SET_TSO_MODE | cmd::SET_RSS_MCP_SLOT_TYPE => return Err(Failure::Range),
@@ -151,12 +162,15 @@ impl Myri10ge {
                 let len = value & !NO_STRICT_SIZE_CHECK;
                 let strict = value & NO_STRICT_SIZE_CHECK == 0;
                 let wanted = (INTRQ_SLOTS * SLOT_LEN) as u32;
-                if !len.is_power_of_two() || strict && len != wanted || len < wanted {
+                // iPXE's driver, which is Myricom's own, has a queue of 32 slots.
+                if !len.is_power_of_two() || strict && len != wanted || len < SLOT_LEN as u32 {
                     return Err(Failure::Range);
                 }
                 parameters.intrq_len = len;
             }
-            cmd::SET_BIG_BUFFER_SIZE if value.is_power_of_two() => parameters.big = value,
+            cmd::SET_BIG_BUFFER_SIZE if (1..=BIG_BUFFER_MAX).contains(&value) => {
+                parameters.big = value;
+            }
             cmd::SET_SMALL_BUFFER_SIZE if value <= MAX_MTU => parameters.small = value,
             cmd::ALWAYS_USE_N_BIG_BUFFERS if value == 0 || value.is_power_of_two() => {
                 parameters.always_big = value;
@@ -174,10 +188,12 @@ impl Myri10ge {
             }
             cmd::SET_STATS_DMA_V2 => {
                 only_slice(command.data[2] >> 16, 0)?;
-                parameters.stats = Some(Stats {
-                    address: aligned(command.address(), 4)?,
-                    len: (command.data[2] & 0xffff) as usize,
-                });
+                let len = (command.data[2] & 0xffff) as usize;
+                if len < super::status::OLD_BLOCK_LEN || !len.is_multiple_of(4) {
+                    return Err(Failure::Range);
+                }
+                let address = aligned(command.address(), 4)?;
+                parameters.stats = Some(Stats { address, len });
             }
             cmd::SET_MAC_ADDRESS => parameters.mac = Some(command.station(false)),
             cmd::ENABLE_PROMISC => parameters.promiscuous = true,

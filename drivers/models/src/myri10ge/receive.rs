@@ -64,6 +64,13 @@ impl Ring {
         }
         for slot in at / RECV_LEN..=(at + data.len() - 1) / RECV_LEN {
             // It counts by its lower word, which comes last.
+            if at + data.len() <= slot * RECV_LEN + 4 {
+                if self.filled[slot] {
+                    host.complaints
+                        .add("a receive buffer's upper half was written when it counted already");
+                }
+                continue;
+            }
             if at + data.len() < (slot + 1) * RECV_LEN {
                 continue;
             }
@@ -201,7 +208,8 @@ impl Myri10ge {
             return;
         };
         let count = self.parameters.intrq_len as usize / SLOT_LEN;
-        let slot = queue + (self.receiver.slots % count.max(1) * SLOT_LEN) as u64;
+        let place = self.receiver.slots % count.max(1) * SLOT_LEN;
+        let slot = queue.wrapping_add(place as u64);
         if host.dma.load32(slot).is_ok_and(|word| word >> 16 != 0) {
             host.complaints
                 .add("the interrupt queue is full of slots that were not read");

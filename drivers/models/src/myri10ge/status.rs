@@ -118,7 +118,7 @@ impl Myri10ge {
         let Some(stats) = self.parameters.stats else {
             return;
         };
-        let valid = stats.address + stats.len as u64 - 1;
+        let valid = stats.address.wrapping_add(stats.len as u64).wrapping_sub(1);
         if let Err(error) = host.dma.write(valid, &[0]) {
             host.complaints.add(format_args!("valid: {error}"));
         }
@@ -186,10 +186,11 @@ impl Myri10ge {
         // Newer counters stand before the older ones, so that older drivers take the end.
         let known = &block[BLOCK_LEN - stats.len.min(BLOCK_LEN)..];
         let (counters, last) = known.split_at(known.len().saturating_sub(4));
-        let at = stats.address + (stats.len - known.len()) as u64;
+        let at = stats.address.wrapping_add((stats.len - known.len()) as u64);
         let written = host.dma.write(at, counters).and_then(|()| {
             let last = last.try_into().map_or(0, u32::from_le_bytes);
-            host.dma.store32(at + counters.len() as u64, last)
+            host.dma
+                .store32(at.wrapping_add(counters.len() as u64), last)
         });
         if let Err(error) = written {
             host.complaints

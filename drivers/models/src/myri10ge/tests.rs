@@ -110,7 +110,7 @@ fn commands_are_refused_as_they_should_be() {
         Failure::Closed as u32
     );
     assert_eq!(
-        tell(&card, cmd::SET_BIG_BUFFER_SIZE, [3000, 0, 0]).1,
+        tell(&card, cmd::SET_BIG_BUFFER_SIZE, [1 << 17, 0, 0]).1,
         Failure::Range as u32
     );
     assert_eq!(
@@ -236,6 +236,78 @@ fn a_request_that_is_valid_before_its_others_are_there_wedges_the_card() {
     card.write(SEND, &request);
     assert!(card.take_sent().is_empty());
     assert_eq!(tell(&card, cmd::RESET, [0; 3]).1, 0, "a reset helps");
+}
+
+#[test]
+fn addresses_at_either_end_of_memory_do_not_make_it_fail() {
+    let top = [0xffff_fffc, u32::MAX];
+    for (address, len) in [(0, 0_u16), (u64::MAX - 59, 60), (u64::MAX, 1)] {
+        let (card, _, _) = up();
+        let mut request = [0; 16];
+        request[..8].copy_from_slice(&address.to_be_bytes());
+        request[10..12].copy_from_slice(&len.to_be_bytes());
+        request[13] = 1;
+        request[15] = flag::FIRST | flag::NO_TSO | flag::SMALL;
+        card.write(SEND, &request);
+        assert_ne!(card.complaints(), "");
+    }
+    let (card, _, _) = up();
+    assert_eq!(
+        tell(&card, cmd::SET_STATS_DMA_V2, [0, 0, 0]).1,
+        Failure::Range as u32
+    );
+    tell(&card, cmd::SET_STATS_DMA_V2, [top[0], top[1], 64]);
+    tell(&card, cmd::SET_INTRQ_DMA, [top[0], top[1], 0]);
+    card.write32(IRQ_DEASSERT, 0);
+    card.write32(IRQ_ACK + 4, CLAIM.to_be());
+    for _ in 0..3 {
+        card.receive(&frame(60));
+    }
+}
+
+#[test]
+fn no_segment_is_longer_than_the_mtu() {
+    for (mss, count) in [(1464_u16, 1), (1465, 0)] {
+        let (card, _, _) = up();
+        let (cpu, bus) = memory(&card, 4096);
+        let mut packet = vec![0; 54 + usize::from(mss)];
+        packet[12..24].copy_from_slice(&[8, 0, 0x45, 0, 0, 60, 0, 0, 0, 0, 64, 6]);
+        packet[46] = 0x50;
+        // SAFETY: the test's own memory, which is longer, and only this thread reaches.
+        unsafe { cpu.copy_from_nonoverlapping(packet.as_ptr(), packet.len()) };
+        let request = |at: u64, len: u16, offset, flags| {
+            let mut request = [0; 16];
+            request[..8].copy_from_slice(&(bus + at).to_be_bytes());
+            request[8..10].copy_from_slice(&mss.to_be_bytes());
+            request[10..12].copy_from_slice(&len.to_be_bytes());
+            request[13..].copy_from_slice(&[1, offset, flags]);
+            request
+        };
+        let payload = flag::TSO_PLD | flag::SMALL | flag::FIRST | flag::TSO_LAST;
+        card.write(SEND + 16, &request(54, mss, 0, payload));
+        card.write(SEND, &request(0, 54, 34, flag::TSO_HDR | flag::FIRST));
+        assert_eq!(card.take_sent().len(), count, "{}", card.complaints());
+    }
+}
+
+#[test]
+fn what_ipxe_asks_for_is_granted() {
+    let card = plugged(Variant::Running);
+    let queue = [128 | NO_STRICT_SIZE_CHECK, 0, 0];
+    assert_eq!(tell(&card, cmd::SET_INTRQ_SIZE, queue).1, 0);
+    assert_eq!(tell(&card, cmd::SET_BIG_BUFFER_SIZE, [1516, 0, 0]).1, 0);
+    assert!(card.complaints().contains("no power of 2"));
+}
+
+#[test]
+fn an_address_whose_upper_half_comes_last_shows() {
+    let (card, _, _) = up();
+    let slot = RECV_SMALL + 8 * 8;
+    card.write(slot, &[0; 4]);
+    card.write(slot + 4, &[0x10, 0, 0, 0]);
+    assert_eq!(card.complaints(), "");
+    card.write(slot, &[0; 4]);
+    assert!(card.complaints().contains("upper half"));
 }
 
 #[test]

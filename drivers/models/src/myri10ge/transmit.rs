@@ -158,6 +158,12 @@ impl Myri10ge {
             let mss = usize::from(first.pseudo_hdr_offset);
             cut(&bytes, mss, |segment| segments.push(segment.to_vec()))
                 .ok_or("a super-segment that is no TCP")?;
+            let most = self.parameters.mtu as usize;
+            if segments.iter().any(|segment| segment.len() > most) {
+                return Err(format!(
+                    "a super-segment with an MSS of {mss}, where frames have up to {most} bytes"
+                ));
+            }
             self.totals.tx_super_segments += 1;
             segments.iter().for_each(|segment| self.put(host, segment));
             return Ok(());
@@ -184,8 +190,7 @@ impl Myri10ge {
         for request in requests {
             let len = usize::from(request.len);
             let start = bytes.len();
-            let last = request.address.wrapping_add(u64::from(request.len)) - 1;
-            if len == 0 || request.address / boundary != last / boundary {
+            if len == 0 || request.address % boundary + u64::from(request.len) > boundary {
                 return Err(format!(
                     "a request of {len} bytes, which is none or crosses a multiple of {boundary}"
                 ));
