@@ -15,6 +15,8 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 /// Where UDP has its checksum, which may be left out over IPv4 (RFC 768).
 const UDP_CHECKSUM: usize = 6;
+/// Where it has its length, which its checksum goes by.
+const UDP_LENGTH: usize = 4;
 
 /// The ones' complement sum of `bytes`, on top of `sum`. They are few.
 #[inline]
@@ -58,9 +60,10 @@ fn ipv4(packet: &[u8], sum: u32) -> RxChecksum {
     }
     let is_fragment = (header[6] & 0x3f, header[7]) != (0, 0);
     let protocol = header[9];
+    let datagram = &packet[len..total];
     let is_summed = match protocol {
         TCP => true,
-        UDP => packet.get(len + UDP_CHECKSUM..len + UDP_CHECKSUM + 2) != Some(&[0, 0]),
+        UDP => is_whole(datagram) && datagram[UDP_CHECKSUM..UDP_CHECKSUM + 2] != [0, 0],
         _ => false,
     };
     if is_fragment || !is_summed {
@@ -81,6 +84,9 @@ fn ipv6(packet: &[u8], sum: u32) -> RxChecksum {
     if header[0] >> 4 != 6 || total > packet.len() || !matches!(protocol, TCP | UDP) {
         return RxChecksum::Unknown;
     }
+    if protocol == UDP && !is_whole(&packet[IPV6_HEADER..total]) {
+        return RxChecksum::Unknown;
+    }
     // This header has no checksum: all of it was counted, and is taken out again.
     let counted = fold(add(0, header)) ^ 0xffff;
     let pseudo = add(len as u32 + u32::from(protocol), &header[8..40]);
@@ -90,6 +96,14 @@ fn ipv6(packet: &[u8], sum: u32) -> RxChecksum {
         sum + counted + fold(pseudo),
         RxChecksum::Unknown,
     )
+}
+
+/// Whether a UDP datagram is all that its packet carries. A shorter one is summed by its
+/// own length (RFC 768), and what is behind it is in the card's sum.
+fn is_whole(datagram: &[u8]) -> bool {
+    let length = datagram.get(UDP_LENGTH..UDP_LENGTH + 2);
+    datagram.len() > UDP_CHECKSUM + 1
+        && length.is_some_and(|at| usize::from(at[0]) << 8 | usize::from(at[1]) == datagram.len())
 }
 
 /// The verdict by the sum over pseudo-header, transport header and payload, where what is
@@ -123,8 +137,23 @@ mod tests {
 
     /// A frame whose checksums are right, with `options` of IPv4.
     fn packet(v6: bool, protocol: u8, options: usize, payload: &[u8]) -> Vec<u8> {
+        packet_with(v6, protocol, options, payload, &[])
+    }
+
+    /// The same with bytes in the packet `behind` what TCP or UDP says is its own.
+    fn packet_with(
+        v6: bool,
+        protocol: u8,
+        options: usize,
+        payload: &[u8],
+        behind: &[u8],
+    ) -> Vec<u8> {
         let mut transport = vec![0; if protocol == TCP { 20 } else { 8 }];
         transport.extend_from_slice(payload);
+        if protocol == UDP {
+            let length = (transport.len() as u16).to_be_bytes();
+            transport[UDP_LENGTH..UDP_LENGTH + 2].copy_from_slice(&length);
+        }
         let place = if protocol == TCP { 16 } else { 6 };
         let mut pseudo = Vec::new();
         let addresses: Vec<u8> = (1..=32).collect();
@@ -138,6 +167,7 @@ mod tests {
             sum => sum,
         };
         transport[place..place + 2].copy_from_slice(&checksum.to_be_bytes());
+        transport.extend_from_slice(behind);
         let mut frame = vec![2; 12];
         if v6 {
             frame.extend(IPV6);
@@ -207,6 +237,26 @@ mod tests {
         let mut arp = vec![0; 60];
         arp[12..14].copy_from_slice(&[8, 6]);
         assert_eq!(judged(&arp), RxChecksum::Unknown);
+    }
+
+    #[test]
+    fn a_udp_datagram_shorter_than_its_packet_is_not_judged() {
+        for (v6, verdict) in [(false, RxChecksum::IpGood), (true, RxChecksum::Unknown)] {
+            let mut frame = packet_with(v6, UDP, 0, &[1, 2, 3, 4], &[0xaa; 14]);
+            assert_eq!(judged(&frame), verdict);
+            // Its own sum is wrong now, and the one over the whole packet may be right.
+            let place = if v6 { 60 } else { 40 };
+            for high in 0..=255 {
+                frame[place..place + 2].copy_from_slice(&[high, 7]);
+                assert_eq!(judged(&frame), verdict);
+            }
+        }
+        let mut short = packet(false, UDP, 0, &[]);
+        short[16..18].copy_from_slice(&[0, 24]);
+        short[24..26].fill(0);
+        let checksum = !sum(&short[14..34]);
+        short[24..26].copy_from_slice(&checksum.to_be_bytes());
+        assert_eq!(judged(&short), RxChecksum::IpGood, "half a header");
     }
 
     #[test]
