@@ -82,6 +82,9 @@ pub enum Error {
         /// What the card runs is none either.
         running: Option<Unusable>,
     },
+    /// The only firmware is for hosts that align their completions, and its test for that
+    /// fails in this one.
+    NotForThisHost(Refusal),
     /// The firmware could not be loaded.
     Load(LoadError),
     /// The firmware refuses what it must not.
@@ -124,6 +127,12 @@ impl fmt::Display for Error {
                      initrd or a module: they are in Debian's package firmware-myricom",
                 )
             }
+            Self::NotForThisHost(refusal) => write!(
+                f,
+                "the firmware loaded beside the image is for hosts that align their completions, \
+                 and its test says of this one: {refusal}. Load myri10ge_ethp_z8e.dat, alone or \
+                 in an archive with the other: it is in Debian's package firmware-myricom"
+            ),
             Self::Load(error) => error.fmt(f),
             Self::Refused(refusal) => refusal.fmt(f),
             Self::Rings => f.write_str("its firmware has rings of no use"),

@@ -88,10 +88,19 @@ pub fn choose<W: Window>(
     if let Some(image) = images.aligned {
         run(card, &image)?;
         // On a narrow link alignment does not matter.
-        if is_narrow || card.test_dma(Cmd::UnalignedTest, boundary as usize).is_ok() {
+        let test = match is_narrow {
+            true => Ok(()),
+            false => card.test_dma(Cmd::UnalignedTest, boundary as usize),
+        };
+        let Err(refusal) = test else {
             return started(card, Some(image), boundary);
+        };
+        log::info!("myri10ge: the test for aligned completions fails: {refusal}");
+        if images.unaligned.is_none() {
+            // What the card ran before is gone, and Linux's driver says that a host which
+            // does not align must not use this one.
+            return Err(Error::NotForThisHost(refusal));
         }
-        log::info!("myri10ge: this host's completions are not aligned");
     }
     let Some(image) = images.unaligned else {
         return adopt(card, images);
@@ -102,7 +111,6 @@ pub fn choose<W: Window>(
 
 /// Goes on with what the card runs already.
 fn adopt<W: Window>(card: &Card<W>, images: &Images) -> Result<Firmware, Error> {
-    // An image for aligned completions is one that would do, in another host.
     let given = images.unusable;
     let Some(header) = card.running() else {
         let running = Some(Unusable::Short);

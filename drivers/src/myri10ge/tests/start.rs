@@ -36,6 +36,30 @@ fn one_bare_file_will_do() {
 }
 
 #[test]
+fn firmware_that_fails_the_hosts_test_is_not_gone_on_with() {
+    for (variant, faults, then) in [
+        (Variant::Unaligned, 0, "firmware 1.4.57 for any host"),
+        (
+            Variant::Aligned,
+            1,
+            "firmware 1.4.57 for aligned completions",
+        ),
+    ] {
+        let hardware = plugged(variant);
+        hardware.0.command(&format!("fault dma {faults}")).unwrap();
+        let file = synthetic(true, "1.4.57").leak();
+        let error = try_start(&hardware, Some(file), SMALL).err().unwrap();
+        assert!(matches!(error, Error::NotForThisHost(_)));
+        assert!(error.to_string().contains("myri10ge_ethp_z8e.dat"));
+        // With both files it starts, on the same card.
+        let mut nic = try_start(&hardware, Some(both()), SMALL).unwrap();
+        assert_eq!(nic.firmware().to_string(), then);
+        hardware.0.host(|host| host.complaints.clear());
+        is_well(&hardware, &mut nic);
+    }
+}
+
+#[test]
 fn a_narrow_link_needs_no_test_and_short_reads_are_kept_to() {
     let hardware = plugged(Variant::Unaligned);
     let link = PcieLink {
