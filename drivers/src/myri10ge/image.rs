@@ -15,6 +15,9 @@ const MAJOR_MINOR: &str = "1.4.";
 const UNALIGNED_MARK: &str = "-P-";
 /// How those with slices are: they want another setup.
 const SLICES_MARK: &str = "ndis";
+/// How the files of a kind are named that no open driver loads. Their headers say the
+/// same as those of the others.
+const BIG_MARK: &[u8] = b"_big_";
 
 /// What a header says.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,6 +64,9 @@ impl Header {
         if !self.version().starts_with(MAJOR_MINOR) {
             return Err(Unusable::Version);
         }
+        if self.version().contains(SLICES_MARK) {
+            return Err(Unusable::Slices);
+        }
         Ok(())
     }
 
@@ -87,6 +93,8 @@ pub enum Unusable {
     Version,
     /// It is for several queues.
     Slices,
+    /// Its name says that it is of a kind that no open driver loads.
+    Big,
 }
 
 impl fmt::Display for Unusable {
@@ -96,6 +104,7 @@ impl fmt::Display for Unusable {
             Self::Kind(kind) => write!(f, "is of the type {kind:#010x} and not for Ethernet"),
             Self::Version => f.write_str("is of another version than 1.4"),
             Self::Slices => f.write_str("is for several queues (rss); take the one without"),
+            Self::Big => f.write_str("is one of those named big; take the one without"),
         }
     }
 }
@@ -122,9 +131,6 @@ impl Image {
         let header = bytes.get(at..).and_then(<[u8]>::first_chunk);
         let header = Header::of(header.ok_or(Unusable::Short)?);
         header.check()?;
-        if header.version().contains(SLICES_MARK) {
-            return Err(Unusable::Slices);
-        }
         Ok(Self { bytes, header })
     }
 
@@ -150,7 +156,15 @@ impl Images {
     pub fn find(file: Option<&'static [u8]>) -> Self {
         let mut images = Self::default();
         for file in Files::new(file.unwrap_or_default()) {
-            match Image::of(file.contents) {
+            let is_big = file
+                .name
+                .windows(BIG_MARK.len())
+                .any(|name| name == BIG_MARK);
+            let image = match Image::of(file.contents) {
+                Ok(_) if is_big => Err(Unusable::Big),
+                image => image,
+            };
+            match image {
                 Ok(image) if image.header.wants_aligned() => {
                     images.aligned.get_or_insert(image);
                 }
@@ -193,6 +207,38 @@ mod tests {
         let one = Images::find(Some(leak(unaligned)));
         assert!(one.aligned.is_none() && one.unaligned.is_some());
         assert_eq!(Images::find(None), Images::default());
+    }
+
+    #[test]
+    fn of_all_the_packages_files_the_usual_two_are_taken() {
+        let files: Vec<(String, Vec<u8>)> = ["eth_big", "eth", "ethp_big", "ethp"]
+            .into_iter()
+            .map(|name| {
+                let image = synthetic(!name.starts_with("ethp"), "1.4.57");
+                (format!("myri10ge_{name}_z8e.dat"), image)
+            })
+            .collect();
+        let entries: Vec<(&str, &[u8])> = files
+            .iter()
+            .map(|(name, image)| (name.as_str(), image.as_slice()))
+            .collect();
+        let whole = leak(archive(&entries));
+        let images = Images::find(Some(whole));
+        let names: Vec<&[u8]> = Files::new(whole)
+            .filter(|file| {
+                let taken = [images.aligned, images.unaligned];
+                taken
+                    .iter()
+                    .flatten()
+                    .any(|image| core::ptr::eq(image.bytes(), file.contents))
+            })
+            .map(|file| file.name)
+            .collect();
+        assert_eq!(
+            names,
+            [&b"myri10ge_eth_z8e.dat"[..], b"myri10ge_ethp_z8e.dat"]
+        );
+        assert_eq!(images.unusable, Some(Unusable::Big));
     }
 
     #[test]
