@@ -46,6 +46,8 @@ pub mod field {
     pub const DROPPED_NO_BIG_BUFFER: usize = 52;
     /// Reads of the host's memory that can be under way.
     pub const RDMA_TAGS: usize = 56;
+    /// The interface went down, and nothing is on its way any more, in a byte.
+    pub const LINK_DOWN: usize = 61;
     /// The link or counters changed, in a byte.
     pub const STATS_UPDATED: usize = 62;
     /// What an interrupt is for, in a byte; 0 once the driver has seen it.
@@ -176,6 +178,21 @@ impl<W: Window> Interrupts<W> {
     pub fn ask(&self) {
         self.see();
         self.give_block();
+    }
+
+    /// Forgets that the interface ever went down.
+    pub fn expect_down(&self) {
+        self.shared.block.write_byte(field::LINK_DOWN, 0);
+    }
+
+    /// Whether the card has said since that the interface is down; else it may.
+    pub fn is_down(&self) -> bool {
+        self.see();
+        let is_down = self.shared.block.read_byte(field::LINK_DOWN) != 0;
+        if !is_down {
+            self.give_block();
+        }
+        is_down
     }
 
     /// Gives the token for the block back.

@@ -54,6 +54,8 @@ const LINK_PATIENCE_US: u32 = 2_000;
 const RDMA_TAGS: u32 = 15;
 /// How long an interrupt that was raised may be on its way.
 const ARRIVAL_US: u32 = 2_000;
+/// How long the interface may take to go down.
+const DOWN_PATIENCE_US: u32 = 1_000_000;
 /// Looks between attempts to get a card to run that has not.
 const LOOKS_BETWEEN_ATTEMPTS: u32 = 8;
 
@@ -312,11 +314,36 @@ impl<W: Window> Myri10ge<W> {
         true
     }
 
+    /// Has the interface go down, and waits until the card says that nothing of it is on
+    /// its way any more: the answer to the command does not say that.
+    fn go_down(&mut self) {
+        self.interrupts.mask();
+        self.interrupts.expect_down();
+        // What it says is not to wait for anything else.
+        self.card.window().write32(self.answers.delay, 0);
+        if let Err(refusal) = self.card.command(Cmd::EthernetDown, [0; 3]) {
+            log::error!("myri10ge: {refusal}; the card may still write to memory");
+            return;
+        }
+        for _ in 0..DOWN_PATIENCE_US / 10 {
+            if self.interrupts.is_down() {
+                return;
+            }
+            self.card.window().delay_us(10);
+        }
+        log::error!("myri10ge: the card never said that the interface is down");
+    }
+
     /// Gives the card its firmware anew, and what was set. Frames in flight are lost.
     fn recover(&mut self) -> Option<Event> {
         self.totals.read(&self.interrupts);
         let was_masked = self.interrupts.is_masked();
         self.interrupts.mask();
+        // What is loaded goes into memory that the firmware uses while it is up. A card
+        // that has started anew does not run it.
+        if self.dead.is_none() && self.card.running() == Some(self.firmware.header) {
+            self.go_down();
+        }
         self.transmitter = Watch::default();
         self.rdma_tags = RDMA_TAGS;
         match start::reload(&self.card, &self.firmware).and_then(|()| self.bring_up()) {
@@ -456,11 +483,7 @@ impl<W: Window + Send> Nic for Myri10ge<W> {
     }
 
     fn stop(&mut self) {
-        self.interrupts.mask();
-        let is_down = self.card.command(Cmd::EthernetDown, [0; 3]);
-        if let Err(refusal) = is_down {
-            log::error!("myri10ge: {refusal}; the card may still write to memory");
-        }
+        self.go_down();
         self.card.dummy_rdma(false);
         self.link = Link::Down;
     }

@@ -1,5 +1,9 @@
 //! What goes wrong, is counted, and passes.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::super::regs::{BOOT_HANDOFF, Cmd, ETH_CMD};
 use super::*;
 
 /// Looks at the card as the loop does, a second after the last time.
@@ -168,6 +172,99 @@ fn an_interrupt_that_is_lost_is_missed_at_the_next_look() {
     assert_eq!(look(&hardware, &mut nic), Some(Event::LostInterrupt));
     assert_eq!(poll_all(&mut nic), [frame(100)]);
     is_well(&hardware, &mut nic);
+}
+
+/// A card whose commands to go down and hand-offs are written down in their order.
+#[derive(Clone)]
+struct Recorded(Hardware, Rc<RefCell<Vec<&'static str>>>);
+
+// SAFETY: as for `Hardware`.
+unsafe impl Send for Recorded {}
+
+impl Registers for Recorded {
+    fn read32(&self, offset: usize) -> u32 {
+        self.0.read32(offset)
+    }
+
+    fn write32(&self, offset: usize, value: u32) {
+        self.0.write32(offset, value);
+    }
+}
+
+impl Window for Recorded {
+    fn copy_to(&self, offset: usize, words: &[u64]) {
+        let down = u64::from((Cmd::EthernetDown as u32).to_be());
+        match offset {
+            BOOT_HANDOFF => self.1.borrow_mut().push("hand-off"),
+            ETH_CMD if words[0] & 0xffff_ffff == down => self.1.borrow_mut().push("down"),
+            _ => {}
+        }
+        self.0.copy_to(offset, words);
+    }
+
+    fn copy_from(&self, offset: usize, words: &mut [u64]) {
+        self.0.copy_from(offset, words);
+    }
+
+    fn fence(&self) {}
+
+    fn delay_us(&self, microseconds: u32) {
+        Window::delay_us(&self.0, microseconds);
+    }
+}
+
+#[test]
+fn the_interface_goes_down_before_firmware_that_runs_is_replaced() {
+    let hardware = plugged(Variant::Aligned);
+    let mut platform = hardware.clone();
+    let did = Rc::new(RefCell::new(Vec::new()));
+    let window = Recorded(hardware.clone(), Rc::clone(&did));
+    let mut nic =
+        Myri10ge::start(window, &mut platform, 8, Some(WIDE), Some(both()), SMALL).unwrap();
+    assert_eq!(did.take(), ["hand-off"]);
+
+    command(&hardware, "fault stuck");
+    let (_, tx) = nic.halves();
+    tx.send(100, &[], Offload::None, |_| ()).unwrap();
+    tx.flush();
+    let reset = (0..6).any(|_| {
+        hardware.0.advance(Duration::from_secs(1));
+        nic.service(Causes::LOOK) == Some(Event::Reset)
+    });
+    assert!(reset);
+    assert_eq!(did.take(), ["down", "hand-off"]);
+
+    // One that has started anew runs nothing that could.
+    command(&hardware, "fault parity");
+    hardware.0.device(|card| {
+        use uniperf_nic_models::Device;
+        card.config_mut().set_command(0b110);
+    });
+    assert_eq!(nic.service(Causes::LOOK | Causes::BUS), Some(Event::Reset));
+    assert_eq!(did.take(), ["hand-off"]);
+}
+
+#[test]
+fn to_stop_waits_for_the_card_whoever_holds_the_token_and_however_long_it_gathers() {
+    for claimed in [false, true] {
+        let (hardware, mut nic) = start();
+        nic.unmask();
+        nic.throttle(2);
+        if claimed {
+            hardware.0.receive(&frame(100));
+            hardware.0.advance(Duration::from_secs(1));
+            handle(&hardware, &nic).unwrap();
+        }
+        nic.stop();
+        assert!(nic.interrupts.is_down(), "{claimed}");
+        assert!(!nic.interrupts.is_raised());
+        assert_eq!(hardware.0.complaints(), "");
+    }
+    // One that never says so ends the wait.
+    let (hardware, mut nic) = start();
+    command(&hardware, "fault silent");
+    nic.stop();
+    assert!(!nic.interrupts.is_down());
 }
 
 #[test]
