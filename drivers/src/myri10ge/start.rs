@@ -124,6 +124,14 @@ fn adopt<W: Window>(card: &Card<W>, images: &Images) -> Result<Firmware, Error> 
     started(card, None, UNALIGNED_BOUNDARY)
 }
 
+/// How long the headers of an IPv6 super-segment may be, 0 if those with the longest TCP
+/// header are too long: which they have is known only once they are written.
+fn usable_tso6(most: u32) -> usize {
+    const LONGEST: usize = HEADER + 40 + 60;
+    let most = most as usize;
+    if most < LONGEST { 0 } else { most }
+}
+
 fn run<W: Window>(card: &Card<W>, image: &Image) -> Result<(), LoadError> {
     card.load(image)?;
     card.dummy_rdma(true);
@@ -143,7 +151,7 @@ fn started<W: Window>(
         image,
         header,
         boundary,
-        max_tso6: max_tso6.unwrap_or(0) as usize,
+        max_tso6: max_tso6.map_or(0, usable_tso6),
     })
 }
 
@@ -299,5 +307,17 @@ impl<W: Window> Myri10ge<W> {
     pub(super) fn write_delay(&self) {
         let window = self.card.window();
         window.write32(self.answers.delay, self.delay.to_be());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::usable_tso6;
+
+    #[test]
+    fn firmware_without_room_for_the_longest_headers_cuts_no_ipv6() {
+        for (most, usable) in [(0, 0), (74, 0), (113, 0), (114, 114), (136, 136)] {
+            assert_eq!(usable_tso6(most), usable);
+        }
     }
 }
